@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <new>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/cli/plan_command.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+#include "ebb/core/version.h"
+
+namespace ebb {
+namespace {
+
+int exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::unavailable:
+      return kBadUsage;
+    case ErrorCode::infeasible_budget:
+      return kDoesNotFit;
+    case ErrorCode::out_of_memory:
+    case ErrorCode::io:
+    case ErrorCode::device:
+      break;
+  }
+  return kFailure;
+}
+
+// The option a mistyped one most likely stands for, as the end of a message.
+std::string suggestion(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  const std::string near = nearest(word.substr(0, word.find('=')), candidates);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+// One line for each way the words can fail to parse.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  const CLI::App& asked = parsed.empty() ? app : *parsed.front();
+  const std::string command = parsed.empty() ? "ebb" : "ebb " + asked.get_name();
+  const std::string help = "\nSee " + command + " --help.\n";
+  const std::vector<std::string> extras = app.remaining(true);
+  const bool nothing_to_do = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (!extras.empty() && (nothing_to_do || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    return command + ": unknown word '" + shown(extras.front()) + "'" + suggestion(asked, extras.front()) + help;
+  }
+  if (nothing_to_do) return command + ": say what to do, such as ebb plan" + help;
+  const std::string what = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return command + ": " + shown(what.substr(0, what.find(':'))) + " needs exactly one value, once" + help;
+  }
+  return command + ": " + shown(what) + help;
+}
+
+int run_parsed(const std::string& name, const Command& command, std::ostream& out, std::ostream& err) {
+  try {
+    command(out);
+    if (out.flush()) return kDone;
+    err << name << ": the output cannot be written\n";
+  } catch (const Error& error) {
+    err << name << ": " << error.what() << '\n';
+    return exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    err << name << ": out of memory\n";
+  }
+  return kFailure;
+}
+
+}  // namespace
+
+int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
+  CLI::App app("ebb: backpropagation through time in the memory you have.", "ebb");
+  app.set_version_flag("--version", std::string("ebb ") + version());
+  app.require_subcommand(1);
+  CLI::App& plan = *app.add_subcommand(
+      "plan", "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions");
+  const Command run_plan = declare_plan(plan);
+  try {
+    // CLI11 takes the words last first.
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::Success& help_or_version) {
+    app.exit(help_or_version, out, err);
+    return out.flush() ? kDone : kFailure;
+  } catch (const CLI::ParseError& error) {
+    err << usage_message(app, error);
+    return kBadUsage;
+  }
+  return run_parsed("ebb plan", run_plan, out, err);
+}
+
+}  // namespace ebb

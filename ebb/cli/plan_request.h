@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the words of `ebb plan` ask for. Planning and printing are left to others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/plan/chain.h"
+#include "ebb/plan/platform.h"
+#include "ebb/plan/strategies.h"
+
+namespace ebb {
+
+// The words as typed.
+struct PlanWords {
+  std::optional<std::string> steps, strategy, slots, budget, working;
+  std::optional<std::string> forward, record, backward, state, tape;
+  std::optional<std::string> chain, platform, interval, period, format;
+  std::vector<std::string> tiers;
+  bool sync = false;
+  bool json = false;
+  bool actions = false;
+  bool sweep = false;
+  bool largest = false;
+  bool strategies = false;
+};
+
+struct PlanRequest {
+  Chain chain;  // with --largest of no steps or any number of them: only its step counts
+  Platform platform;
+  PlanOptions options;
+};
+
+// Checks the words one by one and against each other and reads the files they name. Throws Error(invalid_argument) that
+// names the option, the value and what is allowed; Error(io) for a file that cannot be read.
+PlanRequest read_request(const PlanWords& words);
+
+}  // namespace ebb

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/plan/draft.h"
+
+#include <algorithm>
+
+namespace ebb {
+
+Bytes Problem::working() const {
+  if (machine.working) return *machine.working;
+  if (steps() == 0) return 0;
+  return add_bytes(add_bytes(step.state, step.adjoint), add_bytes(step.scratch, step.tape));
+}
+
+Bytes Problem::room() const {
+  return machine.platform.fast == kUnlimited ? kUnlimited : machine.platform.fast - working();
+}
+
+std::int64_t Problem::states_in(Bytes bytes) const {
+  return bytes < 0 ? 0 : std::min(bytes / step.state, steps());
+}
+
+std::int64_t Problem::states_in_tier(std::size_t k) const { return states_in(tiers()[k].capacity); }
+
+Segment Problem::root() const {
+  Segment root{0, steps()};
+  root.start = machine.start_charged ? Place::work : Place::fast;
+  return root;
+}
+
+Draft descend(std::shared_ptr<const Policy> policy, const Segment& root, bool join_records) {
+  Draft draft;
+  draft.start = [policy = std::move(policy), root, join_records] {
+    return std::make_unique<Descent>(policy, root, join_records);
+  };
+  return draft;
+}
+
+double unavoidable_seconds(const Chain& chain) {
+  return chain.record_seconds(0, chain.steps()) + chain.backward_seconds(0, chain.steps());
+}
+
+}  // namespace ebb

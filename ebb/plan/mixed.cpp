@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/plan/mixed.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+using Kind = Choice::Kind;
+
+// Inner steps of the exact table's minimum that a plan may cost, and its entries.
+constexpr double kTableWork = 4e9;
+constexpr double kTableEntries = 2e7;
+
+class MixedPolicy : public Policy {
+ public:
+  // For the whole chain, at least.
+  virtual std::int64_t forwards() const = 0;
+
+  Choice choose(const Segment& s) const override {
+    Choice c;
+    if (s.steps() <= s.room + 1) return c;
+    const std::int64_t at = cut(s.steps(), s.room);
+    c.right_room = s.room - 1;
+    c.left_room = s.room;
+    c.at = s.a + at;
+    if (at == 1) {
+      c.kind = Kind::keep_tape;
+    } else if (!s.owned) {
+      // The tape before this segment does not restart it: whoever needs the start keeps it.
+      c.kind = Kind::keep_start;
+      c.right_room = s.room;
+    } else {
+      c.kind = at == 0 ? Kind::restart : Kind::keep_state;
+    }
+    return c;
+  }
+
+ private:
+  // For segments longer than slots + 1: 0 restart, 1 keep the tape of the first step, i >= 2 keep state i.
+  virtual std::int64_t cut(std::int64_t steps, std::int64_t slots) const = 0;
+};
+
+// Maddison's recurrence.
+class MixedTable : public MixedPolicy {
+ public:
+  MixedTable(std::int64_t steps, std::int64_t slots) {
+    const auto n = static_cast<std::size_t>(steps);
+    cost_.resize(static_cast<std::size_t>(slots) + 1);
+    cut_.resize(cost_.size());
+    for (std::size_t s = 1; s < cost_.size(); ++s) {
+      cost_[s].assign(n + 1, 0);
+      cut_[s].assign(n + 1, 0);
+      fill(s);
+    }
+  }
+
+  std::int64_t forwards() const override {
+    return cost_.size() < 2 ? 1 : cost_.back().back();
+  }
+
+ private:
+  void fill(std::size_t s) {
+    std::vector<std::int32_t>& cost = cost_[s];
+    const std::size_t n = cost.size();
+    std::vector<std::int32_t> head(n, 0);
+    std::vector<std::int32_t> rest;
+    if (s > 1) rest.assign(cost_[s - 1].rbegin(), cost_[s - 1].rend());
+    for (std::size_t t = 1; t < n; ++t) {
+      const auto steps = static_cast<std::int32_t>(t);
+      if (t <= s + 1) {
+        cost[t] = steps;
+      } else if (s == 1) {
+        cost[t] = steps + cost[t - 1];
+      } else {
+        cost[t] = 1 + cost_[s - 1][t - 1];
+        cut_[s][t] = 1;
+        // i = 2..t-1: head[i] + cost_[s-1][t-i]
+        const std::int32_t* const right = &rest[n - 1 - t];
+        std::int32_t least = cost[t];
+        for (std::size_t i = 2; i < t; ++i) least = std::min(least, head[i] + right[i]);
+        if (least < cost[t]) {
+          std::size_t i = 2;
+          while (head[i] + right[i] > least) ++i;
+          cost[t] = least;
+          cut_[s][t] = static_cast<std::int32_t>(i);
+        }
+      }
+      head[t] = steps + cost[t];
+    }
+  }
+
+  std::int64_t cut(std::int64_t steps, std::int64_t slots) const override {
+    return cut_[static_cast<std::size_t>(slots)][static_cast<std::size_t>(steps)];
+  }
+
+  std::vector<std::vector<std::int32_t>> cost_, cut_;  // [s][t]
+};
+
+// For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same recurrence. Since the
+// costs are not convex the cuts are good, not optimal.
+class MixedCapacities : public MixedPolicy {
+ public:
+  MixedCapacities(std::int64_t steps, std::int64_t slots) : steps_(steps) {
+    rows_.emplace_back(static_cast<std::size_t>(slots) + 1, 1);
+    while (rows_.back().back() < steps) add_row();
+  }
+
+  // Every step runs once.
+  std::int64_t forwards() const override { return steps_; }
+
+ private:
+  std::int64_t at(std::size_t j, std::int64_t s) const {
+    return rows_[j][static_cast<std::size_t>(s)];
+  }
+
+  std::int64_t cut(std::int64_t t, std::int64_t s) const override {
+    if (s == 1) return 0;
+    std::size_t r = 1;
+    while (at(r, s) < t) ++r;
+    const std::int64_t rest = at(r, s - 1);
+    if (t - 1 <= rest) return 1;
+    const std::int64_t left = std::min(at(r - 1, s), t - at(r - 1, s - 1));
+    return std::clamp<std::int64_t>(std::max(left, t - rest), 2, t - 1);
+  }
+
+  void add_row() {
+    const auto j = static_cast<std::int64_t>(rows_.size());
+    std::vector<std::int64_t> row(rows_.back().size());
+    row[0] = 1;
+    for (std::size_t s = 1; s < row.size(); ++s) {
+      if (j == 1) {
+        row[s] = std::min(static_cast<std::int64_t>(s) + 1, steps_);
+      } else {
+        row[s] = std::min(std::max(1 + row[s - 1], rows_.back()[s] + row[s - 1]), steps_);
+      }
+    }
+    if (row.size() > 1) row[1] = std::min(j + 1, steps_);
+    rows_.push_back(std::move(row));
+  }
+
+  std::int64_t steps_;
+  std::vector<std::vector<std::int64_t>> rows_;  // [j][s]
+};
+
+}  // namespace
+
+Draft draft_mixed(const Problem& p) {
+  const Bytes slot = std::max(p.step.state, p.step.tape);
+  const std::int64_t slots =
+      std::clamp<std::int64_t>(p.room() / slot, 0, std::max<std::int64_t>(p.steps() - 1, 0));
+  const auto n = static_cast<double>(p.steps());
+  const auto m = static_cast<double>(slots);
+  const bool exact = n * m <= kTableEntries && n * n / 2 * m <= kTableWork && p.steps() < 60'000;
+  std::shared_ptr<MixedPolicy> policy;
+  if (exact) {
+    policy = std::make_shared<MixedTable>(p.steps(), slots);
+  } else {
+    policy = std::make_shared<MixedCapacities>(p.steps(), slots);
+  }
+  const std::int64_t forwards = policy->forwards();
+  Segment root = p.root();
+  root.room = slots;
+  Draft draft = descend(std::move(policy), root);
+  draft.parameters = {{"slots", slots}};
+  draft.optimal = exact && p.chain.is_uniform() && p.chain.call() == 0;
+  draft.at_least = unavoidable_seconds(p.chain);
+  if (p.chain.is_uniform()) {
+    draft.at_least += static_cast<double>(forwards - p.steps()) * p.step.forward;
+  }
+  return draft;
+}
+
+Bytes least_mixed(const Problem& p) {
+  const Bytes slot = std::max(p.step.state, p.step.tape);
+  return add_bytes(p.working(), p.steps() <= 1 ? 0 : slot);
+}
+
+}  // namespace ebb

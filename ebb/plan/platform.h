@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A platform: the memories a plan may use and how fast bytes move between them. Plain numbers.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ebb/core/bytes.h"
+
+namespace ebb {
+
+// A slow memory. One transfer takes its latency + bytes / rate; transfers of one direction queue, first come first
+// served; without `duplex` both directions share one queue.
+struct Tier {
+  std::string name = {};
+  Bytes capacity = kUnlimited;
+  double write_rate = std::numeric_limits<double>::infinity();  // bytes a second, > 0
+  double read_rate = std::numeric_limits<double>::infinity();
+  double write_latency = 0;  // seconds
+  double read_latency = 0;
+  bool duplex = true;
+
+  double write_seconds(Bytes bytes) const { return write_latency + static_cast<double>(bytes) / write_rate; }
+  double read_seconds(Bytes bytes) const { return read_latency + static_cast<double>(bytes) / read_rate; }
+  friend bool operator==(const Tier&, const Tier&) = default;
+};
+
+struct Platform {
+  std::string name = {};
+  Bytes fast = kUnlimited;  // the memory where compute happens
+  std::vector<Tier> tiers = {};  // slow memories, nearest first
+  friend bool operator==(const Platform&, const Platform&) = default;
+};
+
+// Throws Error(invalid_argument) for negative sizes, rates that are not positive, latencies that are negative or not
+// finite, names that are empty, repeated, or taken ("work", "fast"), and more than 30 tiers.
+void check_platform(const Platform& platform);
+
+}  // namespace ebb

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/plan/strategies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+#include "ebb/core/error.h"
+#include "ebb/plan/bound.h"
+#include "ebb/plan/replay.h"
+#include "ebb/plan/rows.h"
+
+namespace ebb {
+namespace {
+
+// A plan of more actions is judged by its forecast, where there is one.
+constexpr std::int64_t kReplaySteps = 4'000'000;
+
+bool takes_intervals(const Row& row) {
+  return row.row.algorithm == "interval" || row.row.algorithm == "stream";
+}
+
+void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
+  const auto name = row.row.name;
+  if (o.slots && o.budget) fail(ErrorCode::invalid_argument, "slots and budget contradict each other; give one");
+  if (o.slots && o.working) {
+    fail(ErrorCode::invalid_argument, "working does not go with slots, which charge no working set; give budget");
+  }
+  if (o.budget && *o.budget < 0) fail(ErrorCode::invalid_argument, "budget is ", *o.budget, "; it must be 0 or more");
+  if (o.working && *o.working < 0) fail(ErrorCode::invalid_argument, "working is ", *o.working, "; it must be 0 or more");
+  if (o.slots && *o.slots < 0) fail(ErrorCode::invalid_argument, "slots is ", *o.slots, "; it must be 0 or more");
+  if (o.slots && row.row.keeps_tapes) {
+    fail(ErrorCode::invalid_argument, "slots count states, and ", name, " keeps tapes; give budget");
+  }
+  for (std::int64_t i = 1; o.slots && !chain.is_uniform() && i < chain.steps(); ++i) {
+    if (chain.state(i) == chain.state(0)) continue;
+    fail(ErrorCode::invalid_argument, "slots count equal states, and the state before step ", i, " has ",
+         chain.state(i), " bytes, that before step 0 ", chain.state(0), "; give budget");
+  }
+  if (!o.intervals.empty() && !takes_intervals(row)) {
+    fail(ErrorCode::invalid_argument, "interval does not go with ", name);
+  }
+  for (std::size_t i = 0; i < o.intervals.size(); ++i) {
+    if (o.intervals[i] >= 1 && (i == 0 || o.intervals[i] < o.intervals[i - 1])) continue;
+    fail(ErrorCode::invalid_argument, "interval ", o.intervals[i],
+         ": intervals must be 1 or more, each shorter than the one before");
+  }
+  if (o.intervals.size() > 1 && (row.row.algorithm == "stream" || name == "sqrt")) {
+    fail(ErrorCode::invalid_argument, "interval: ", name, " takes one");
+  }
+  if (o.period && name != "periodic_disk") fail(ErrorCode::invalid_argument, "period goes with periodic_disk alone");
+  if (o.period && *o.period < 1) fail(ErrorCode::invalid_argument, "period is ", *o.period, "; it must be 1 or more");
+  if (o.length_unknown && name != "async" && name != "online") {
+    fail(ErrorCode::invalid_argument, "an unknown length goes with async and online, not with ", name);
+  }
+}
+
+Problem problem_for(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+  Problem p{chain, {platform, o.working}, o, chain.typical()};
+  p.machine.sync = o.sync;
+  p.machine.start_charged = row.row.name == "mixed";
+  if (o.budget) p.machine.platform.fast = *o.budget;
+  if (o.slots) {
+    p.machine.platform.fast = scale_bytes(p.step.state, *o.slots);
+    p.machine.working = 0;
+    p.machine.start_charged = true;
+    p.machine.states_only = true;
+  }
+  return p;
+}
+
+// A row that can answer this question at all.
+bool can_serve(const Row& row, const Problem& p) {
+  if (row.row.needs_tier && p.tiers().empty()) return false;
+  return !(p.options.slots && row.row.keeps_tapes);
+}
+
+Plan judged(const Row& row, const Problem& p, Draft draft) {
+  Plan plan;
+  plan.strategy = row.row.name;
+  plan.parameters = std::move(draft.parameters);
+  plan.optimal = draft.optimal;
+  plan.machine = p.machine;
+  plan.length_unknown = p.options.length_unknown;
+  plan.set_start(std::move(draft.start));
+  if (draft.forecast && p.steps() > kReplaySteps) {
+    plan.prediction = std::move(*draft.forecast);
+  } else {
+    plan.prediction = replay(p.chain, p.machine, *plan.cursor(), {p.options.length_unknown});
+  }
+  return plan;
+}
+
+Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+  if (!row.is_auto()) {
+    const Problem p = problem_for(row, chain, platform, o);
+    return can_serve(row, p) ? row.least(p) : kUnlimited;
+  }
+  Bytes least = kUnlimited;
+  for (const Row& other : strategy_rows()) {
+    if (!other.is_auto() && !other.covered) least = std::min(least, least_of(other, chain, platform, o));
+  }
+  return least;
+}
+
+[[noreturn]] void refuse(const Row& row, const Problem& p, Bytes least) {
+  std::ostringstream text;
+  text << "strategy " << row.row.name << " does not fit: ";
+  if (least == kUnlimited) {
+    text << "no budget helps, since the slow tiers cannot hold what it keeps there; give a tier more capacity, or "
+            "take strategy auto";
+    throw Error(ErrorCode::infeasible_budget, text.str());
+  }
+  if (p.options.slots) {
+    text << "it needs at least " << least / p.step.state << " slots, there are " << *p.options.slots
+         << "; raise slots, or add a slow tier and take h_revolve";
+  } else {
+    text << "it needs at least " << least << " bytes (" << format_bytes(least) << ") in fast, the budget is "
+         << p.machine.platform.fast << " (" << format_bytes(p.machine.platform.fast)
+         << "); raise the budget, or take strategy auto or a smaller step";
+  }
+  throw Error(ErrorCode::infeasible_budget, text.str(), least);
+}
+
+Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+  const Problem p = problem_for(row, chain, platform, o);
+  if (!can_serve(row, p)) {
+    fail(ErrorCode::invalid_argument, "strategy ", row.row.name,
+         " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) or take another strategy");
+  }
+  const Bytes least = row.least(p);
+  if (least > p.machine.platform.fast || least == kUnlimited) refuse(row, p, least);
+  Plan plan = judged(row, p, row.draft(p));
+  plan.bound = bound(chain, p.machine);
+  return plan;
+}
+
+// The fastest of all rows: drafts in order of what they take at least, judged until none left can win.
+Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+  const Problem own = problem_for(self, chain, platform, o);
+  const Bound floor = bound(chain, own.machine);
+  struct Entry {
+    const Row* row;
+    Draft draft;
+  };
+  std::vector<Entry> entries;
+  std::optional<Plan> best;
+  const auto done = [&] { return best && best->prediction.seconds <= floor.seconds * (1 + 1e-9); };
+  const auto consider = [&](Entry& entry) {
+    const Problem p = problem_for(*entry.row, chain, platform, o);
+    Plan plan = judged(*entry.row, p, std::move(entry.draft));
+    if (!best || plan.prediction.seconds < best->prediction.seconds) best = std::move(plan);
+  };
+  Bytes least = kUnlimited;
+  for (const Row& row : strategy_rows()) {
+    if (row.is_auto() || row.covered) continue;
+    const Problem p = problem_for(row, chain, platform, o);
+    if (!can_serve(row, p)) continue;
+    const Bytes need = row.least(p);
+    least = std::min(least, need);
+    if (need > p.machine.platform.fast || need == kUnlimited) continue;
+    entries.push_back({&row, row.draft(p)});
+    if (row.row.name == "store_all") {
+      consider(entries.back());
+      entries.pop_back();
+      if (done()) break;
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.draft.at_least < b.draft.at_least;
+  });
+  for (Entry& entry : entries) {
+    if (done() || (best && entry.draft.at_least >= best->prediction.seconds)) break;
+    consider(entry);
+  }
+  if (!best) refuse(self, own, least);
+  best->bound = floor;
+  return std::move(*best);
+}
+
+}  // namespace
+
+Plan make_plan(const Chain& chain, const Platform& platform, const PlanOptions& options) {
+  const Row& row = row_named(options.strategy);
+  check_platform(platform);
+  check_options(row, chain, options);
+  return row.is_auto() ? plan_auto(row, chain, platform, options) : plan_with(row, chain, platform, options);
+}
+
+std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform, const PlanOptions& options) {
+  const Row& row = row_named(options.strategy);
+  check_platform(platform);
+  check_options(row, chain, options);
+  const Bytes least = least_of(row, chain, platform, options);
+  return least == kUnlimited ? std::nullopt : std::optional(least);
+}
+
+std::int64_t largest_steps(const StepCost& step, double call, const Platform& platform,
+                           const PlanOptions& options) {
+  const Row& row = row_named(options.strategy);
+  check_platform(platform);
+  check_options(row, Chain::uniform(0, step, call), options);
+  const auto fits = [&](std::int64_t steps) {
+    const Chain chain = Chain::uniform(steps, step, call);
+    const Bytes fast = problem_for(row, chain, platform, options).machine.platform.fast;
+    const Bytes least = least_of(row, chain, platform, options);
+    return least <= fast && least != kUnlimited;
+  };
+  constexpr std::int64_t most = 1'000'000'000;
+  if (fits(most)) return kUnlimited;
+  std::int64_t low = 0;
+  std::int64_t high = 1;
+  while (fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform, const PlanOptions& options, int points) {
+  std::vector<SweepPoint> out;
+  const std::optional<Bytes> least = least_budget(chain, platform, options);
+  if (!least || chain.steps() == 0) return out;
+  PlanOptions at = options;
+  const StepCost step = chain.typical();
+  const Bytes unit = options.slots ? step.state : 1;
+  Bytes most = scale_bytes(step.state, chain.steps());
+  if (!options.slots) {
+    PlanOptions all = options;
+    all.strategy = "store_all";
+    all.intervals.clear();
+    all.period.reset();
+    all.length_unknown = false;
+    most = least_of(row_named("store_all"), chain, platform, all);
+  }
+  most = std::max(most, *least);
+  const double ratio = static_cast<double>(most) / static_cast<double>(std::max<Bytes>(*least, unit));
+  for (int i = 0; i < points; ++i) {
+    const double share = points == 1 ? 0 : static_cast<double>(i) / (points - 1);
+    const double wish = static_cast<double>(std::max<Bytes>(*least, unit)) * std::pow(ratio, share);
+    const Bytes budget = i == 0 ? *least : std::min(most, static_cast<Bytes>(wish / static_cast<double>(unit)) * unit);
+    if (!out.empty() && budget <= out.back().budget) continue;
+    if (options.slots) {
+      at.slots = budget / unit;
+    } else {
+      at.budget = budget;
+    }
+    out.push_back({budget, make_plan(chain, platform, at)});
+  }
+  return out;
+}
+
+}  // namespace ebb

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/plan/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "ebb/core/error.h"
+#include "ebb/core/json.h"
+#include "ebb/plan/presets.h"
+
+namespace ebb {
+namespace {
+
+StepCost step_from(const Json& value, const std::string& path) {
+  const JsonObject object(value, path, {"forward", "record", "backward", "state", "tape", "adjoint", "scratch"});
+  StepCost step;
+  step.forward = object.number("forward", 1);
+  step.record = object.number("record", step.forward);
+  step.backward = object.number("backward", 2 * step.forward);
+  step.state = object.bytes("state", 1);
+  step.tape = object.bytes("tape", step.state);
+  step.adjoint = object.bytes("adjoint", step.state);
+  step.scratch = object.bytes("scratch", 0);
+  return step;
+}
+
+Json json_of(const StepCost& step) {
+  return {{"forward", step.forward}, {"record", step.record},   {"backward", step.backward}, {"state", step.state},
+          {"tape", step.tape},       {"adjoint", step.adjoint}, {"scratch", step.scratch}};
+}
+
+Tier tier_from(const Json& value, const std::string& path) {
+  const JsonObject object(
+      value, path, {"name", "capacity", "write", "read", "latency", "write_latency", "read_latency", "duplex"});
+  if (!object.has("name")) fail(ErrorCode::invalid_argument, path, ": the key \"name\" is missing");
+  const bool both = object.has("latency");
+  if (both && (object.has("write_latency") || object.has("read_latency"))) {
+    fail(ErrorCode::invalid_argument, path,
+         ": \"latency\" stands for both directions; leave out \"write_latency\" and \"read_latency\"");
+  }
+  Tier tier;
+  tier.name = object.text("name", "");
+  tier.capacity = object.bytes("capacity", tier.capacity);
+  tier.write_rate = object.rate("write", tier.write_rate);
+  tier.read_rate = object.rate("read", tier.read_rate);
+  tier.write_latency = object.number(both ? "latency" : "write_latency", 0);
+  tier.read_latency = object.number(both ? "latency" : "read_latency", 0);
+  tier.duplex = object.boolean("duplex", true);
+  return tier;
+}
+
+// What the reader takes for granted is left out.
+Json json_of(const Tier& tier) {
+  Json json = {{"name", tier.name}};
+  if (tier.capacity != kUnlimited) json["capacity"] = tier.capacity;
+  if (std::isfinite(tier.write_rate)) json["write"] = tier.write_rate;
+  if (std::isfinite(tier.read_rate)) json["read"] = tier.read_rate;
+  json["write_latency"] = tier.write_latency;
+  json["read_latency"] = tier.read_latency;
+  json["duplex"] = tier.duplex;
+  return json;
+}
+
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Reads every element of the array at `path` with `element`, which is told where it is.
+template <class Element>
+auto array_of(const Json& value, const std::string& path, Element element) {
+  if (!value.is_array()) fail(ErrorCode::invalid_argument, path, " must be an array [...]");
+  std::vector<decltype(element(value, path))> items;
+  items.reserve(value.size());
+  for (const Json& item : value) items.push_back(element(item, path + "[" + std::to_string(items.size()) + "]"));
+  return items;
+}
+
+const char* name_of(Item item) { return item == Item::state ? "state" : "tape"; }
+
+std::string quoted_name(Place place, const Platform& platform) {
+  if (place == Place::work) return "\"work\"";
+  if (place == Place::fast) return "\"fast\"";
+  return json_string(platform.tiers.at(static_cast<std::size_t>(place.tier())).name);
+}
+
+std::string range_json(const char* action, std::int64_t from, std::int64_t to) {
+  return std::string("{\"action\":\"")
+      .append(action)
+      .append("\",\"from\":")
+      .append(std::to_string(from))
+      .append(",\"to\":")
+      .append(std::to_string(to))
+      .append("}");
+}
+
+std::string item_json(const char* action, Item item, std::int64_t step) {
+  return std::string("{\"action\":\"")
+      .append(action)
+      .append("\",\"item\":\"")
+      .append(name_of(item))
+      .append("\",\"step\":")
+      .append(std::to_string(step));
+}
+
+}  // namespace
+
+Chain chain_from_json(std::string_view text) {
+  const Json json = parse_json(text, "chain");
+  const JsonObject object(json, "chain", {"steps", "repeat", "step", "call"});
+  const Json* const steps = object.find("steps");
+  const Json* const step = object.find("step");
+  const bool repeated = object.has("repeat");
+  if ((steps != nullptr) == (repeated || step != nullptr) || repeated != (step != nullptr)) {
+    fail(ErrorCode::invalid_argument, "chain: give either \"steps\":[{...},...] or \"repeat\":N with \"step\":{...}");
+  }
+  const double call = object.number("call", 0);
+  if (repeated) return Chain::uniform(object.integer("repeat", 0), step_from(*step, "chain: step"), call);
+  return Chain::of(array_of(*steps, "chain: steps", step_from), call);
+}
+
+std::string to_json(const Chain& chain) {
+  Json json;
+  if (chain.is_uniform()) {
+    json["repeat"] = chain.steps();
+    json["step"] = json_of(chain.at(0));
+  } else {
+    Json& steps = json["steps"] = Json::array();
+    for (std::int64_t i = 0; i < chain.steps(); ++i) steps.push_back(json_of(chain.at(i)));
+  }
+  json["call"] = chain.call();
+  return dumped(json);
+}
+
+Platform platform_from_json(std::string_view text) {
+  const Json json = parse_json(text, "platform");
+  const JsonObject object(json, "platform", {"name", "note", "fast", "tiers"});
+  Platform platform;
+  platform.name = object.text("name", "");
+  object.text("note", "");
+  platform.fast = object.bytes("fast", kUnlimited);
+  const Json* const tiers = object.find("tiers");
+  if (tiers != nullptr) platform.tiers = array_of(*tiers, "platform: tiers", tier_from);
+  check_platform(platform);
+  return platform;
+}
+
+std::string to_json(const Platform& platform) {
+  Json json = {{"name", platform.name}};
+  if (platform.fast != kUnlimited) json["fast"] = platform.fast;
+  Json& tiers = json["tiers"] = Json::array();
+  for (const Tier& tier : platform.tiers) tiers.push_back(json_of(tier));
+  return dumped(json);
+}
+
+std::string to_json(const Action& action, const Platform& platform) {
+  return std::visit(
+      [&platform](const auto& a) -> std::string {
+        using Kind = std::decay_t<decltype(a)>;
+        if constexpr (std::is_same_v<Kind, Advance>) {
+          return range_json("advance", a.from, a.to);
+        } else if constexpr (std::is_same_v<Kind, Record>) {
+          return range_json("record", a.from, a.to);
+        } else if constexpr (std::is_same_v<Kind, Reverse>) {
+          return range_json("reverse", a.from, a.to);
+        } else if constexpr (std::is_same_v<Kind, Copy>) {
+          return item_json("copy", a.item, a.step) + ",\"from\":" + quoted_name(a.from, platform) +
+                 ",\"to\":" + quoted_name(a.to, platform) + "}";
+        } else {
+          return item_json("drop", a.item, a.step) + ",\"place\":" + quoted_name(a.place, platform) + "}";
+        }
+      },
+      action);
+}
+
+std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds, std::optional<Bytes> least) {
+  const Prediction& found = plan.prediction;
+  const std::vector<Tier>& tiers = plan.machine.platform.tiers;
+  Json peak = Json::object();
+  Json moved = Json::object();
+  for (std::size_t i = 0; i < found.peak.size() && i <= tiers.size(); ++i) {
+    peak[i == 0 ? "fast" : tiers[i - 1].name] = found.peak[i];
+  }
+  for (std::size_t i = 0; i < found.moved.size() && i < tiers.size(); ++i) {
+    moved[tiers[i].name] = {{"written", found.moved[i].written}, {"read", found.moved[i].read}};
+  }
+  Json parameters = Json::object();
+  for (const auto& [name, value] : plan.parameters) parameters[name] = value;
+  Json json;
+  json["strategy"] = plan.strategy;
+  json["steps"] = steps;
+  json["forwards"] = found.forwards;
+  json["advances"] = found.advances;
+  json["records"] = found.records;
+  json["seconds"] = found.seconds;
+  json["bound_seconds"] = plan.bound.seconds;
+  json["optimal"] = plan.optimal;
+  json["peak"] = std::move(peak);
+  json["moved"] = std::move(moved);
+  json["stall_seconds"] = found.stall_seconds;
+  json["actions"] = found.actions;
+  json["plan_seconds"] = plan_seconds;
+  json["least_budget"] = least ? Json(*least) : Json(nullptr);
+  json["parameters"] = std::move(parameters);
+  json["bound_relaxation"] = plan.bound.relaxation;
+  return dumped(json);
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const PresetFile& file : kPresetFiles) names.emplace_back(file.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Platform preset(std::string_view name) {
+  for (const PresetFile& file : kPresetFiles) {
+    if (file.name == name) return platform_from_json(file.text);
+  }
+  std::string list;
+  for (const std::string& known : preset_names()) list.append(list.empty() ? "" : ", ").append(known);
+  fail(ErrorCode::invalid_argument, "platform: there is no preset '", name, "'; there are ", list);
+}
+
+}  // namespace ebb

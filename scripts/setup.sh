@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+# For ./dev: installs what a machine lacks. Every Debian and Ubuntu package ebb uses is in `probe`.
+
+say() { printf '== %s\n' "$*" >&2; }
+die() { printf './dev: %s\n' "$*" >&2; exit 1; }
+
+has_header() {
+  printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | g++ -std=c++20 -fsyntax-only -x c++ -
+}
+
+# How to see that a package is not needed: it, or the same from elsewhere, is there.
+declare -A probe=(
+  [g++]='command -v g++'
+  [cmake]='command -v cmake'
+  [ninja-build]='command -v ninja'
+  [nlohmann-json3-dev]='has_header nlohmann/json.hpp'
+  [libcli11-dev]='has_header CLI/CLI.hpp'
+  [libgtest-dev]='has_header gtest/gtest.h'
+  [libgmock-dev]='has_header gmock/gmock.h'
+  [libbenchmark-dev]='has_header benchmark/benchmark.h'
+  [python3]='python3 -c "import tomllib"'
+  [python3-venv]='python3 -c "import ensurepip"'
+  [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
+)
+build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev)
+test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3)
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install() {
+  command -v apt-get >/dev/null || die "missing: $*. Install them with your system's package manager, then run ./dev again"
+  [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+    die "missing: $*. As root: apt-get install $*"
+  say "installing $*"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+missing() {
+  local package
+  for package in "$@"; do
+    eval "${probe[$package]}" >/dev/null 2>&1 || printf '%s\n' "$package"
+  done
+}
+
+need() {
+  local lack
+  mapfile -t lack < <(missing "$@")
+  [ ${#lack[@]} -gt 0 ] || return 0
+  install "${lack[@]}"
+  mapfile -t lack < <(missing "${lack[@]}")
+  [ ${#lack[@]} = 0 ] || die "still missing or too old after installing: ${lack[*]}"
+}
+
+# Puts the packages of a requirements file into .venv, again only when the file has changed.
+need_venv() {
+  local stamp
+  need python3 python3-venv
+  [ -x .venv/bin/python ] || { say "creating .venv"; python3 -m venv .venv; }
+  stamp=".venv/$(basename "$1")"
+  cmp -s "$1" "$stamp" && return
+  say "installing $1 into .venv"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --use-pep517 -r "$1" >&2
+  cp "$1" "$stamp"
+}
+
+need_lint() { need_venv scripts/requirements-lint.txt; }
+
+# pyrevolve has no wheels: it is compiled, and its build needs a newer setuptools than Debian's (--use-pep517).
+need_python() {
+  need g++ python3 python3-dev
+  need_venv scripts/requirements.txt
+}
+
+# The clang++ that brings libFuzzer; libstdc++ comes with g++.
+fuzzing_clang() {
+  local runtime
+  for runtime in /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-"$(uname -m)".a; do
+    runtime=${runtime#/usr/lib/llvm-}
+    command -v "clang++-${runtime%%/*}" && return
+  done
+  return 1
+}
+
+need_fuzzing_clang() {
+  local version
+  fuzzing_clang >/dev/null && return
+  as_root apt-get update -qq
+  version=$(apt-cache depends clang | sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p')
+  install "clang-$version" "libclang-rt-$version-dev"
+  fuzzing_clang >/dev/null || die "clang-$version has no libFuzzer here"
+}

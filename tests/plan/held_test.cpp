@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replay's containers against the standard ones.
+#include "ebb/plan/held.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+
+#include "ebb/plan/largest.h"
+
+namespace ebb::test {
+namespace {
+
+std::int64_t draw(std::mt19937& random, std::int64_t below) {
+  return std::uniform_int_distribution<std::int64_t>(0, below - 1)(random);
+}
+
+TEST(HeldItems, LikeAMap) {
+  std::mt19937 random(1);
+  HeldItems items;
+  std::map<std::int64_t, double> plain;
+  for (int i = 0; i < 100'000; ++i) {
+    // Steps far apart and close together, in a table that fills and empties.
+    const std::int64_t step = draw(random, 100) * (i % 2 == 0 ? 1 : 1'000'000'007);
+    Times* const times = items.find(step);
+    ASSERT_EQ(times != nullptr, plain.contains(step));
+    if (times != nullptr) {
+      ASSERT_EQ(times->free, plain[step]);
+      items.erase(step);
+      plain.erase(step);
+    } else if (draw(random, 1 + (i / 5000) % 3) == 0) {
+      items.insert(step, {0, i / 2.0});
+      plain[step] = i / 2.0;
+    }
+    ASSERT_EQ(items.empty(), plain.empty());
+    ASSERT_TRUE(plain.empty() || plain.contains(items.any()));
+  }
+}
+
+TEST(HeldItems, Ranges) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    HeldItems items;
+    std::map<std::int64_t, double> plain;
+    for (std::int64_t step = 0; step < 200; ++step) {
+      if (draw(random, 4) > 0) continue;
+      items.insert(step, {0, static_cast<double>(draw(random, 1000))});
+      plain[step] = items.find(step)->free;
+    }
+    const std::int64_t from = draw(random, 200);
+    const std::int64_t to = from + 1 + draw(random, i % 2 == 0 ? 20 : 1'000'000'000'000);
+    double latest = 0;
+    for (const auto& [step, free] : plain) {
+      if (step >= from && step < to) latest = std::max(latest, free);
+    }
+    EXPECT_EQ(items.latest_free(from, to), latest);
+    items.erase(from, to);
+    std::erase_if(plain, [&](const auto& p) { return p.first >= from && p.first < to; });
+    for (std::int64_t step = 0; step < 200; ++step) {
+      ASSERT_EQ(items.find(step) != nullptr, plain.contains(step));
+    }
+    EXPECT_EQ(items.empty(), plain.empty());
+  }
+}
+
+TEST(TapeRanges, LikeASet) {
+  constexpr std::int64_t steps = 60;
+  std::mt19937 random(3);
+  TapeRanges tapes;
+  std::set<std::int64_t> plain;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::int64_t from = draw(random, steps);
+    const std::int64_t to = std::min(steps, from + 1 + draw(random, 6));
+    const auto low = plain.lower_bound(from);
+    const std::int64_t first = low == plain.end() ? std::numeric_limits<std::int64_t>::max() : *low;
+    ASSERT_EQ(tapes.first_held(from), first);
+    std::int64_t missing = to - 1;
+    while (plain.contains(missing)) --missing;
+    ASSERT_EQ(tapes.last_missing(to), missing);
+    ASSERT_EQ(tapes.empty(), plain.empty());
+    if (first >= to) {
+      tapes.insert(from, to);
+      for (std::int64_t step = from; step < to; ++step) plain.insert(step);
+    } else if (missing < from) {
+      tapes.erase(from, to);
+      for (std::int64_t step = from; step < to; ++step) plain.erase(step);
+    }
+    ASSERT_TRUE(plain.empty() || plain.contains(tapes.any()));
+    for (std::int64_t step = 0; step < steps; ++step) {
+      ASSERT_EQ(tapes.holds(step), plain.contains(step));
+    }
+  }
+}
+
+TEST(Largest, OverEveryRange) {
+  std::mt19937 random(4);
+  for (const std::int64_t n : {2, 3, 7, 8, 13}) {
+    std::vector<StepCost> steps(static_cast<std::size_t>(n));
+    for (StepCost& step : steps) {
+      step.state = 1 + draw(random, 50);
+      step.scratch = draw(random, 50);
+    }
+    const Chain chain = Chain::of(steps);
+    Largest largest;
+    for (std::int64_t from = 0; from < n; ++from) {
+      Largest::Sizes most;
+      for (std::int64_t to = from + 1; to <= n; ++to) {
+        most.state = std::max(most.state, chain.at(to - 1).state);
+        most.scratch = std::max(most.scratch, chain.at(to - 1).scratch);
+        EXPECT_EQ(largest.over(chain, from, to).state, most.state);
+        EXPECT_EQ(largest.over(chain, from, to).scratch, most.scratch);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::test
