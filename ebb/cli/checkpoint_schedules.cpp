@@ -46,11 +46,14 @@ Foresight foresee(const Plan& plan) {
       written[key_of(copy->to, copy->step)] = number;
       if (copy->from == Place::work) continue;
       read[from] = number;
-      if (const auto found = written.find(from); found != written.end()) foresight.used[found->second] = true;
-      foresight.start_used |= copy->from == Place::fast && copy->step == 0 && !plan.machine.start_charged;
+      if (const auto found = written.find(from); found != written.end())
+        foresight.used[found->second] = true;
+      foresight.start_used |=
+          copy->from == Place::fast && copy->step == 0 && !plan.machine.start_charged;
     } else if (drop != nullptr && drop->item == Item::state) {
       const Key key = key_of(drop->place, drop->step);
-      if (const auto found = read.find(key); found != read.end()) foresight.last_use[found->second] = true;
+      if (const auto found = read.find(key); found != read.end())
+        foresight.last_use[found->second] = true;
       read.erase(key);
       written.erase(key);
     }
@@ -80,7 +83,8 @@ class Ahead {
         seen_.push_back(action);
       }
       if (const auto* reverse = std::get_if<Reverse>(&seen_[i])) return reverse->from;
-      if (std::holds_alternative<Advance>(seen_[i]) || std::holds_alternative<Record>(seen_[i])) return std::nullopt;
+      if (std::holds_alternative<Advance>(seen_[i]) || std::holds_alternative<Record>(seen_[i]))
+        return std::nullopt;
     }
   }
 
@@ -92,7 +96,12 @@ class Ahead {
 class Translation {
  public:
   Translation(const Plan& plan, Step steps, const Foresight& foresight, Sink sink)
-      : plan_(plan), steps_(steps), left_(steps), foresight_(foresight), sink_(std::move(sink)), ahead_(plan.cursor()) {
+      : plan_(plan),
+        steps_(steps),
+        left_(steps),
+        foresight_(foresight),
+        sink_(std::move(sink)),
+        ahead_(plan.cursor()) {
     if (foresight.start_used) saves_.push_back(Place::fast);
   }
 
@@ -109,7 +118,8 @@ class Translation {
   }
 
  private:
-  // A transfer between storages or into WORK, or a deletion (`to` is `from`), waiting for WORK to be empty.
+  // A transfer between storages or into WORK, or a deletion (`to` is `from`), waiting for WORK to
+  // be empty.
   struct Transfer {
     Step step;
     Place from, to;
@@ -212,14 +222,16 @@ class Translation {
   void perform(const Transfer& t) {
     const auto found = held_.find(key_of(t.from, t.step));
     if (t.from == t.to) {
-      if (found == held_.end()) return;  // moved away by its last use, or never used and not written
+      if (found == held_.end())
+        return;  // moved away by its last use, or never used and not written
       transfer(true, t.step, storage(t.from), "NONE");
       held_.erase(found);
       return;
     }
     if (found == held_.end()) refuse("it restarts from a tape");
     const Step reach = found->second;
-    if (t.to == Place::work && reach < left_) refuse("it runs on from a state beyond the state saved after it");
+    if (t.to == Place::work && reach < left_)
+      refuse("it runs on from a state beyond the state saved after it");
     transfer(t.move, t.step, storage(t.from), storage(t.to));
     if (t.move) held_.erase(found);
     if (t.to == Place::work) {
@@ -249,7 +261,8 @@ class Translation {
   }
 
   void check_no_load_waits() const {
-    const bool waits = std::any_of(queue_.begin(), queue_.end(), [](const Transfer& t) { return t.to == Place::work; });
+    const bool waits = std::any_of(queue_.begin(), queue_.end(),
+                                   [](const Transfer& t) { return t.to == Place::work; });
     if (waits) refuse("the state it runs from cannot be loaded before it");
   }
 
@@ -264,9 +277,9 @@ class Translation {
   void forward(Step n0, Step n1, bool write_ics, bool write_adj_deps, const char* to) {
     work_state_ = false;
     const auto word = [](bool value) { return value ? "true" : "false"; };
-    sink_(std::string(R"({"action":"Forward","n0":)") + std::to_string(n0) + R"(,"n1":)" + std::to_string(n1) +
-          R"(,"write_ics":)" + word(write_ics) + R"(,"write_adj_deps":)" + word(write_adj_deps) + R"(,"storage":")" +
-          to + R"("})");
+    sink_(std::string(R"({"action":"Forward","n0":)") + std::to_string(n0) + R"(,"n1":)" +
+          std::to_string(n1) + R"(,"write_ics":)" + word(write_ics) + R"(,"write_adj_deps":)" +
+          word(write_adj_deps) + R"(,"storage":")" + to + R"("})");
     if (n1 == steps_ && !std::exchange(forward_ended_, true)) sink_(R"({"action":"EndForward"})");
   }
 
@@ -276,14 +289,16 @@ class Translation {
   }
 
   void transfer(bool move, Step n, const char* from, const char* to) {
-    sink_(std::string(R"({"action":")") + (move ? "Move" : "Copy") + R"(","n":)" + std::to_string(n) +
-          R"(,"from_storage":")" + from + R"(","to_storage":")" + to + R"("})");
+    sink_(std::string(R"({"action":")") + (move ? "Move" : "Copy") + R"(","n":)" +
+          std::to_string(n) + R"(,"from_storage":")" + from + R"(","to_storage":")" + to + R"("})");
   }
 
   [[noreturn]] void refuse(const char* why) const {
-    const std::string action = current_ != nullptr ? to_json(*current_, plan_.machine.platform) : "its end";
-    fail(ErrorCode::invalid_argument, "this plan of ", plan_.strategy, " cannot be said in checkpoint_schedules: at ",
-         action, " ", why, "; a strategy that keeps only states in fast and one slow tier, such as revolve, can");
+    const std::string action =
+        current_ != nullptr ? to_json(*current_, plan_.machine.platform) : "its end";
+    fail(ErrorCode::invalid_argument, "this plan of ", plan_.strategy,
+         " cannot be said in checkpoint_schedules: at ", action, " ", why,
+         "; a strategy that keeps only states in fast and one slow tier, such as revolve, can");
   }
 
   const Plan& plan_;
@@ -313,7 +328,9 @@ class Translation {
 void write_checkpoint_schedules(const Plan& plan, std::int64_t steps, std::ostream& out) {
   const Foresight foresight = foresee(plan);
   Translation(plan, steps, foresight, [](const std::string&) {}).run();
-  Translation(plan, steps, foresight, [&out](const std::string& line) { out << line << '\n'; }).run();
+  Translation(plan, steps, foresight, [&out](const std::string& line) {
+    out << line << '\n';
+  }).run();
 }
 
 }  // namespace ebb

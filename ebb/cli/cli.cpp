@@ -54,18 +54,22 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = "\nSee " + command + " --help.\n";
   const std::vector<std::string> extras = app.remaining(true);
   const bool nothing_to_do = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  if (!extras.empty() && (nothing_to_do || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
-    return command + ": unknown word '" + shown(extras.front()) + "'" + suggestion(asked, extras.front()) + help;
+  if (!extras.empty() &&
+      (nothing_to_do || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
+    return command + ": unknown word '" + shown(extras.front()) + "'" +
+           suggestion(asked, extras.front()) + help;
   }
   if (nothing_to_do) return command + ": say what to do, such as ebb plan" + help;
   const std::string what = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    return command + ": " + shown(what.substr(0, what.find(':'))) + " needs exactly one value, once" + help;
+    return command + ": " + shown(what.substr(0, what.find(':'))) +
+           " needs exactly one value, once" + help;
   }
   return command + ": " + shown(what) + help;
 }
 
-int run_parsed(const std::string& name, const Command& command, std::ostream& out, std::ostream& err) {
+int run_parsed(const std::string& name, const Command& command, std::ostream& out,
+               std::ostream& err) {
   try {
     command(out);
     if (out.flush()) return kDone;
@@ -86,7 +90,8 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
   app.set_version_flag("--version", std::string("ebb ") + version());
   app.require_subcommand(1);
   CLI::App& plan = *app.add_subcommand(
-      "plan", "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions");
+      "plan",
+      "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions");
   const Command run_plan = declare_plan(plan);
   try {
     // CLI11 takes the words last first.

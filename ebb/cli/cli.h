@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program ebb as a function: words in, text and an exit code out. What each subcommand does is in its own file.
+// The program ebb as a function: words in, text and an exit code out. What each subcommand does is
+// in its own file.
 #pragma once
 
 #include <iosfwd>
@@ -8,15 +9,14 @@
 
 namespace ebb {
 
-enum ExitCode : int {
-  kDone = 0,
-  kBadUsage = 2,    // a mistake in the words or files given
-  kDoesNotFit = 3,  // the message names the least budget
-  kFailure = 4,     // a file, memory or a device failed
-};
+// Exit codes.
+inline constexpr int kDone = 0;
+inline constexpr int kBadUsage = 2;    // a mistake in the words or files given
+inline constexpr int kDoesNotFit = 3;  // the message names the least budget
+inline constexpr int kFailure = 4;     // a file, memory or a device failed
 
-// Runs `ebb args...`; `args` is without the program's name. Results go to `out`, messages to `err`. Returns an ExitCode.
-// Lets through only exceptions that mean a bug in ebb itself.
+// Runs `ebb args...`; `args` is without the program's name. Results go to `out`, messages to `err`.
+// Returns an exit code. Lets through only exceptions that mean a bug in ebb itself.
 int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& err);
 
 }  // namespace ebb

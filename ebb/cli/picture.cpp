@@ -30,7 +30,8 @@ struct Row {
 // Turns actions into rows. A row ends when a step would have to be drawn twice in it.
 class Painter {
  public:
-  Painter(const Platform& platform, std::int64_t steps) : platform_(platform), blank_(static_cast<std::size_t>(steps), ' ') {}
+  Painter(const Platform& platform, std::int64_t steps)
+      : platform_(platform), blank_(static_cast<std::size_t>(steps), ' ') {}
 
   void draw(const Advance& a) {
     start_row();
@@ -59,10 +60,12 @@ class Painter {
     } else if (a.from == Place::work) {
       mark_ = a.to == Place::fast ? (mark_ == ' ' ? kSaved : mark_) : tier_mark(a.to);
       marked_ = a.step;
-    } else if (a.item == Item::state && a.from == Place::fast && mark_ != ' ' && marked_ == a.step) {
+    } else if (a.item == Item::state && a.from == Place::fast && mark_ != ' ' &&
+               marked_ == a.step) {
       mark_ = tier_mark(a.to);  // saved through fast
     } else {
-      note((a.item == Item::tape ? "tape " : "") + std::to_string(a.step) + " " + name(a.from) + "->" + name(a.to));
+      note((a.item == Item::tape ? "tape " : "") + std::to_string(a.step) + " " + name(a.from) +
+           "->" + name(a.to));
     }
   }
 
@@ -71,10 +74,13 @@ class Painter {
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  static char tier_mark(Place place) { return place.tier() < 9 ? static_cast<char>('1' + place.tier()) : '*'; }
+  static char tier_mark(Place place) {
+    return place.tier() < 9 ? static_cast<char>('1' + place.tier()) : '*';
+  }
 
   std::string name(Place place) const {
-    return place == Place::fast ? "fast" : platform_.tiers.at(static_cast<std::size_t>(place.tier())).name;
+    return place == Place::fast ? "fast"
+                                : platform_.tiers.at(static_cast<std::size_t>(place.tier())).name;
   }
 
   char& cell(std::int64_t step) { return rows_.back().cells[static_cast<std::size_t>(step)]; }
@@ -103,8 +109,8 @@ class Painter {
   std::vector<Row> rows_;
   std::string next_from_;
   std::vector<std::string> notes_;  // for the row to come
-  char mark_ = ' ';           // for the step that runs next, whose state was saved
-  std::int64_t marked_ = 0;   // that step
+  char mark_ = ' ';                 // for the step that runs next, whose state was saved
+  std::int64_t marked_ = 0;         // that step
   bool reversed_ = false;
 };
 
@@ -126,8 +132,10 @@ std::string padded(std::string text, std::size_t width) {
 
 std::string joined_notes(const std::vector<std::string>& notes) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(notes.size(), kMostNotes); ++i) text += (i == 0 ? "  " : ", ") + notes[i];
-  if (notes.size() > kMostNotes) text += " and " + std::to_string(notes.size() - kMostNotes) + " more";
+  for (std::size_t i = 0; i < std::min(notes.size(), kMostNotes); ++i)
+    text += (i == 0 ? "  " : ", ") + notes[i];
+  if (notes.size() > kMostNotes)
+    text += " and " + std::to_string(notes.size() - kMostNotes) + " more";
   return text;
 }
 
@@ -141,7 +149,8 @@ void write_legend(const std::vector<Row>& rows, const Platform& platform, std::o
   add(kAdvance, "advance: run the step, keep nothing");
   add(kSaved, "the same, the state before the step saved in fast");
   for (std::size_t i = 0; i < platform.tiers.size() && i < 9; ++i) {
-    add(static_cast<char>('1' + i), "the same, the state before the step saved in " + platform.tiers[i].name);
+    add(static_cast<char>('1' + i),
+        "the same, the state before the step saved in " + platform.tiers[i].name);
   }
   add('*', "the same, the state before the step saved in a tier beyond the ninth");
   add(kRecord, "record: run the step, keep its tape");
@@ -175,7 +184,8 @@ void draw_picture(const Plan& plan, std::int64_t steps, std::ostream& out) {
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';
   }
-  if (drawn < painter.rows().size()) out << "  ... and " << painter.rows().size() - drawn << " more rows\n";
+  if (drawn < painter.rows().size())
+    out << "  ... and " << painter.rows().size() - drawn << " more rows\n";
   write_legend(painter.rows(), platform, out);
 }
 

@@ -40,15 +40,21 @@ Examples
 
 void declare_chain(CLI::App& app, PlanWords& words) {
   const char* const group = "The chain";
-  app.add_option("--steps", words.steps, "Number of steps N, 0 to 10^12")->group(group)->type_name("N");
-  app.add_option("--forward", words.forward, "Time of one forward step; default 1")->group(group)->type_name("SECONDS");
-  app.add_option("--record", words.record, "Time of a forward step that leaves its tape; default --forward")
+  app.add_option("--steps", words.steps, "Number of steps N, 0 to 10^12")
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--forward", words.forward, "Time of one forward step; default 1")
+      ->group(group)
+      ->type_name("SECONDS");
+  app.add_option("--record", words.record,
+                 "Time of a forward step that leaves its tape; default --forward")
       ->group(group)
       ->type_name("SECONDS");
   app.add_option("--backward", words.backward, "Time of one backward step; default 2")
       ->group(group)
       ->type_name("SECONDS");
-  app.add_option("--state", words.state, "Size of what restarts the computation at a step; default 1")
+  app.add_option("--state", words.state,
+                 "Size of what restarts the computation at a step; default 1")
       ->group(group)
       ->type_name("BYTES");
   app.add_option("--tape", words.tape, "Size of all that the backward of one step needs; default 1")
@@ -61,7 +67,8 @@ void declare_chain(CLI::App& app, PlanWords& words) {
 
 void declare_memory(CLI::App& app, PlanWords& words) {
   const char* const group = "The memory";
-  app.add_option("--budget", words.budget, "Bytes allowed in fast memory; default the platform's, else no limit")
+  app.add_option("--budget", words.budget,
+                 "Bytes allowed in fast memory; default the platform's, else no limit")
       ->group(group)
       ->type_name("BYTES");
   app.add_option("--slots", words.slots,
@@ -76,7 +83,8 @@ void declare_memory(CLI::App& app, PlanWords& words) {
       ->type_name("BYTES");
   std::string presets;
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : ", ") + name;
-  app.add_option("--platform", words.platform, "Fast memory and slow tiers from a file or a preset:\n" + presets)
+  app.add_option("--platform", words.platform,
+                 "Fast memory and slow tiers from a file or a preset:\n" + presets)
       ->group(group)
       ->type_name("FILE.json|PRESET");
   app.add_option("--tier", words.tiers,
@@ -92,25 +100,36 @@ void declare_memory(CLI::App& app, PlanWords& words) {
 
 void declare_strategy(CLI::App& app, PlanWords& words) {
   const char* const group = "The strategy";
-  app.add_option("--strategy", words.strategy, "Which one; default auto, the fastest exact one that fits")
+  app.add_option("--strategy", words.strategy,
+                 "Which one; default auto, the fastest exact one that fits")
       ->group(group)
       ->type_name("NAME");
   app.add_option("--interval", words.interval, "Intervals, outermost first, instead of a search")
       ->group(group)
       ->type_name("K[,k...]");
-  app.add_option("--period", words.period, "Period of periodic_disk, instead of a search")->group(group)->type_name("K");
+  app.add_option("--period", words.period, "Period of periodic_disk, instead of a search")
+      ->group(group)
+      ->type_name("K");
   app.add_flag("--strategies", words.strategies, "List the strategies and stop")->group(group);
 }
 
 void declare_output(CLI::App& app, PlanWords& words) {
   const char* const group = "The answer";
-  app.add_flag("--json", words.json, "Machine-readable: one object; with --sweep one array")->group(group);
-  app.add_flag("--actions", words.actions, "The actions as JSON lines; with --json after the summary")->group(group);
-  app.add_option("--format", words.format, "Their vocabulary, ebb or checkpoint_schedules; implies --actions")
+  app.add_flag("--json", words.json, "Machine-readable: one object; with --sweep one array")
+      ->group(group);
+  app.add_flag("--actions", words.actions,
+               "The actions as JSON lines; with --json after the summary")
+      ->group(group);
+  app.add_option("--format", words.format,
+                 "Their vocabulary, ebb or checkpoint_schedules; implies --actions")
       ->group(group)
       ->type_name("FORMAT");
-  app.add_flag("--sweep", words.sweep, "Table of budget against time; with --slots K in slots, whatever K")->group(group);
-  app.add_flag("--largest", words.largest, "The longest chain of this step that fits; without --steps")->group(group);
+  app.add_flag("--sweep", words.sweep,
+               "Table of budget against time; with --slots K in slots, whatever K")
+      ->group(group);
+  app.add_flag("--largest", words.largest,
+               "The longest chain of this step that fits; without --steps")
+      ->group(group);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -157,10 +176,12 @@ void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostrea
 void answer_sweep(const PlanWords& words, const PlanRequest& request, std::ostream& out) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<SweepPoint> points = sweep(request.chain, request.platform, request.options);
-  const double each = points.empty() ? 0 : seconds_since(start) / static_cast<double>(points.size());
+  const double each =
+      points.empty() ? 0 : seconds_since(start) / static_cast<double>(points.size());
   if (points.empty()) {
     fail(ErrorCode::infeasible_budget, request.options.strategy,
-         " fits in no budget on this platform; add a slow tier (--tier) or take another strategy (--strategy auto)");
+         " fits in no budget on this platform; add a slow tier (--tier) or take another strategy "
+         "(--strategy auto)");
   }
   if (!words.json) {
     write_sweep(request.chain, request.options, points, out);
@@ -168,7 +189,8 @@ void answer_sweep(const PlanWords& words, const PlanRequest& request, std::ostre
   }
   out << '[';
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const std::string object = to_json(points[i].plan, request.chain.steps(), each, points.front().budget);
+    const std::string object =
+        to_json(points[i].plan, request.chain.steps(), each, points.front().budget);
     out << (i == 0 ? "" : ",\n ") << "{\"budget\":" << points[i].budget << ',' << object.substr(1);
   }
   out << "]\n";
@@ -179,12 +201,13 @@ void answer_largest(const PlanWords& words, const PlanRequest& request, std::ost
       largest_steps(request.chain.at(0), request.chain.call(), request.platform, request.options);
   const bool any = steps == kUnlimited;
   if (words.json) {
-    out << "{\"strategy\":" << json_string(request.options.strategy) << ",\"largest_steps\":"
-        << (any ? "null" : std::to_string(steps)) << "}\n";
+    out << "{\"strategy\":" << json_string(request.options.strategy)
+        << ",\"largest_steps\":" << (any ? "null" : std::to_string(steps)) << "}\n";
   } else if (any) {
     out << request.options.strategy << " fits whatever the number of steps.\n";
   } else {
-    out << request.options.strategy << " fits up to " << steps << (steps == 1 ? " step.\n" : " steps.\n");
+    out << request.options.strategy << " fits up to " << steps
+        << (steps == 1 ? " step.\n" : " steps.\n");
   }
 }
 

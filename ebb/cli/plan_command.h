@@ -14,7 +14,8 @@ namespace ebb {
 // What a subcommand does once its words are parsed. Throws Error.
 using Command = std::function<void(std::ostream& out)>;
 
-// Declares the options of `ebb plan` on `app`. The command returned holds the words that parsing `app` leaves there.
+// Declares the options of `ebb plan` on `app`. The command returned holds the words that parsing
+// `app` leaves there.
 Command declare_plan(CLI::App& app);
 
 }  // namespace ebb

@@ -36,7 +36,8 @@ std::string file_text(std::string_view option, const std::string& path) {
     text.append(block, 0, static_cast<std::size_t>(file.gcount()));
   }
   if (text.size() > kMostFileBytes) {
-    fail(ErrorCode::invalid_argument, option, ": the file '", shown(path), "' is larger than 1 GiB");
+    fail(ErrorCode::invalid_argument, option, ": the file '", shown(path),
+         "' is larger than 1 GiB");
   }
   if (!file.eof()) {
     const char* const why = errno != 0 ? std::strerror(errno) : "it cannot be read";
@@ -57,17 +58,22 @@ auto from_file(std::string_view option, const std::string& path, Read read) {
 }
 
 Chain read_chain(const PlanWords& words) {
-  const std::pair<const char*, const Word&> costs[] = {{"--steps", words.steps},       {"--forward", words.forward},
-                                                       {"--record", words.record},     {"--backward", words.backward},
-                                                       {"--state", words.state},       {"--tape", words.tape}};
+  const std::pair<const char*, const Word&> costs[] = {
+      {"--steps", words.steps},       {"--forward", words.forward}, {"--record", words.record},
+      {"--backward", words.backward}, {"--state", words.state},     {"--tape", words.tape}};
   if (words.chain) {
     for (const auto& [option, word] : costs) {
-      if (word) refuse(std::string("--chain and ") + option + " contradict each other: the file says it all");
+      if (word)
+        refuse(std::string("--chain and ") + option +
+               " contradict each other: the file says it all");
     }
-    return from_file("--chain", *words.chain, [](const std::string& text) { return chain_from_json(text); });
+    return from_file("--chain", *words.chain,
+                     [](const std::string& text) { return chain_from_json(text); });
   }
-  if (words.largest && words.steps) refuse("--largest and --steps contradict each other: --largest finds the steps");
-  if (!words.steps && !words.largest) refuse("--steps is missing; give --steps N or --chain FILE.json");
+  if (words.largest && words.steps)
+    refuse("--largest and --steps contradict each other: --largest finds the steps");
+  if (!words.steps && !words.largest)
+    refuse("--steps is missing; give --steps N or --chain FILE.json");
   const std::int64_t steps = words.steps ? read_count("--steps", *words.steps, 0, kMostSteps) : 1;
   const auto size = [](const char* option, const Word& word) {
     return word ? read_size(option, *word, 1, kMostStepBytes) : 1;
@@ -86,7 +92,8 @@ Bytes state_of_all(const Chain& chain, const char* option) {
   const Bytes first = chain.at(0).state;
   for (std::int64_t i = 1; !chain.is_uniform() && i < chain.steps(); ++i) {
     if (chain.at(i).state == first) continue;
-    refuse(std::string(option) + " counts states, but the chain's states differ in size; give bytes instead");
+    refuse(std::string(option) +
+           " counts states, but the chain's states differ in size; give bytes instead");
   }
   return first;
 }
@@ -102,15 +109,18 @@ Platform read_platform(const PlanWords& words, const Chain& chain) {
       const std::string near = nearest(*words.platform, known);
       std::string list;
       for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-      refuse("--platform is '" + shown(*words.platform) + "'; it must be a file such as ./" + shown(*words.platform) +
-             ".json or one of the presets " + list + (near.empty() ? "" : "; did you mean " + near + "?"));
+      refuse("--platform is '" + shown(*words.platform) + "'; it must be a file such as ./" +
+             shown(*words.platform) + ".json or one of the presets " + list +
+             (near.empty() ? "" : "; did you mean " + near + "?"));
     }
     platform = is_preset ? preset(*words.platform)
-                         : from_file("--platform", *words.platform, [](const std::string& t) { return platform_from_json(t); });
+                         : from_file("--platform", *words.platform,
+                                     [](const std::string& t) { return platform_from_json(t); });
   }
   for (const std::string& word : words.tiers) {
     const TierOption option = parse_tier(word);
-    platform.tiers.push_back(option.sized(option.slots ? state_of_all(chain, "--tier ... slots=") : 1));
+    platform.tiers.push_back(
+        option.sized(option.slots ? state_of_all(chain, "--tier ... slots=") : 1));
   }
   check_platform(platform);
   return platform;
@@ -131,7 +141,8 @@ std::string read_strategy(const Word& word) {
 PlanOptions read_options(const PlanWords& words, const Chain& chain) {
   PlanOptions options;
   options.strategy = read_strategy(words.strategy);
-  if (words.slots && words.budget) refuse("--slots and --budget contradict each other; give one of them");
+  if (words.slots && words.budget)
+    refuse("--slots and --budget contradict each other; give one of them");
   if (words.slots && words.working) {
     refuse("--slots and --working contradict each other: slots count states alone, no working set");
   }
@@ -148,8 +159,10 @@ PlanOptions read_options(const PlanWords& words, const Chain& chain) {
 }
 
 void check_output(const PlanWords& words) {
-  if (words.sweep && words.largest) refuse("--sweep and --largest contradict each other; ask one question at a time");
-  if (words.sweep && words.budget) refuse("--sweep and --budget contradict each other: --sweep tries all budgets");
+  if (words.sweep && words.largest)
+    refuse("--sweep and --largest contradict each other; ask one question at a time");
+  if (words.sweep && words.budget)
+    refuse("--sweep and --budget contradict each other: --sweep tries all budgets");
   const bool actions = words.actions || words.format;
   if (actions && (words.sweep || words.largest)) {
     refuse("--actions is for one plan; leave out --sweep and --largest");
@@ -165,7 +178,9 @@ PlanRequest read_request(const PlanWords& words) {
   check_output(words);
   Chain chain = read_chain(words);
   if (words.largest && !chain.is_uniform()) {
-    refuse("--largest repeats one step, but the steps of --chain differ; give \"repeat\" and \"step\" in the file");
+    refuse(
+        "--largest repeats one step, but the steps of --chain differ; give \"repeat\" and \"step\" "
+        "in the file");
   }
   Platform platform = read_platform(words, chain);
   PlanOptions options = read_options(words, chain);

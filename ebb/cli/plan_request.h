@@ -32,8 +32,9 @@ struct PlanRequest {
   PlanOptions options;
 };
 
-// Checks the words one by one and against each other and reads the files they name. Throws Error(invalid_argument) that
-// names the option, the value and what is allowed; Error(io) for a file that cannot be read.
+// Checks the words one by one and against each other and reads the files they name. Throws
+// Error(invalid_argument) that names the option, the value and what is allowed; Error(io) for a
+// file that cannot be read.
 PlanRequest read_request(const PlanWords& words);
 
 }  // namespace ebb

@@ -65,15 +65,16 @@ std::string chain_text(const Chain& chain) {
   const char* const each = chain.is_uniform() ? "" : "mean ";
   const char* const most = chain.is_uniform() ? "" : "largest ";
   std::string text = std::to_string(chain.steps()) + (chain.steps() == 1 ? " step; " : " steps; ");
-  text += each + ("forward " + format_seconds(step.forward)) + ", record " + format_seconds(step.record) +
-          ", backward " + format_seconds(step.backward) + "; ";
+  text += each + ("forward " + format_seconds(step.forward)) + ", record " +
+          format_seconds(step.record) + ", backward " + format_seconds(step.backward) + "; ";
   return text + most + "state " + format_bytes(step.state) + ", tape " + format_bytes(step.tape);
 }
 
 std::string peak_text(Bytes peak, Bytes capacity) {
   if (capacity == kUnlimited) return format_bytes(peak) + ", no limit";
   std::string text = format_bytes(peak) + " of " + format_bytes(capacity);
-  if (capacity > 0) text += " (" + format_percent(static_cast<double>(peak) / static_cast<double>(capacity)) + ")";
+  if (capacity > 0)
+    text += " (" + format_percent(static_cast<double>(peak) / static_cast<double>(capacity)) + ")";
   return text;
 }
 
@@ -81,7 +82,8 @@ void add_strategy(Lines& lines, const PlanAnswer& answer) {
   const Plan& plan = answer.plan;
   const StrategyRow* const row = row_of(plan.strategy);
   std::string text = plan.strategy;
-  if (answer.options.strategy != plan.strategy) text += " (chosen by " + answer.options.strategy + ")";
+  if (answer.options.strategy != plan.strategy)
+    text += " (chosen by " + answer.options.strategy + ")";
   if (row != nullptr) text += std::string(": ").append(row->summary);
   lines.add("strategy", text);
   if (row != nullptr && !row->paper.empty()) lines.add("strategy", std::string(row->paper));
@@ -100,10 +102,11 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
   const std::int64_t n = answer.chain.steps();
   const double plain = answer.chain.record_seconds(0, n) + answer.chain.backward_seconds(0, n);
   std::string text = format_seconds(plan.prediction.seconds);
-  if (plain > 0) text += ", " + format_number(plan.prediction.seconds / plain) + " x keeping every tape";
+  if (plain > 0)
+    text += ", " + format_number(plan.prediction.seconds / plain) + " x keeping every tape";
   lines.add("time", text);
-  lines.add("bound", "no exact plan takes less than " + format_seconds(plan.bound.seconds) + ": gap at most " +
-                         format_percent(plan.gap()));
+  lines.add("bound", "no exact plan takes less than " + format_seconds(plan.bound.seconds) +
+                         ": gap at most " + format_percent(plan.gap()));
   if (!plan.bound.relaxation.empty()) lines.add("bound", "(" + plan.bound.relaxation + ")");
   lines.add("waiting", format_seconds(plan.prediction.stall_seconds) + " for transfers");
   lines.add("forwards", std::to_string(plan.prediction.forwards) + ", " +
@@ -118,15 +121,18 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
   const std::vector<Bytes>& peak = plan.prediction.peak;
   for (std::size_t i = 0; i < peak.size() && i <= platform.tiers.size(); ++i) {
     const std::string name = i == 0 ? "fast" : platform.tiers[i - 1].name;
-    lines.add("peak", name + ": " + peak_text(peak[i], i == 0 ? platform.fast : platform.tiers[i - 1].capacity));
+    lines.add(
+        "peak",
+        name + ": " + peak_text(peak[i], i == 0 ? platform.fast : platform.tiers[i - 1].capacity));
   }
   for (std::size_t i = 0; i < plan.prediction.moved.size() && i < platform.tiers.size(); ++i) {
     const Prediction::Traffic& traffic = plan.prediction.moved[i];
-    lines.add("moved", platform.tiers[i].name + ": " + format_bytes(traffic.written) + " written, " +
-                           format_bytes(traffic.read) + " read");
+    lines.add("moved", platform.tiers[i].name + ": " + format_bytes(traffic.written) +
+                           " written, " + format_bytes(traffic.read) + " read");
   }
-  lines.add("least budget", answer.least_budget ? budget_text(*answer.least_budget, answer.options, answer.chain)
-                                                : "none works with these tiers");
+  lines.add("least budget", answer.least_budget
+                                ? budget_text(*answer.least_budget, answer.options, answer.chain)
+                                : "none works with these tiers");
 }
 
 }  // namespace
@@ -139,7 +145,9 @@ std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& c
 
 void write_summary(const PlanAnswer& answer, std::ostream& out) {
   const Bytes budget = answer.plan.machine.platform.fast;
-  out << "It fits in " << (budget == kUnlimited ? "unlimited memory" : budget_text(budget, answer.options, answer.chain))
+  out << "It fits in "
+      << (budget == kUnlimited ? "unlimited memory"
+                               : budget_text(budget, answer.options, answer.chain))
       << ".\n\n";
   Lines lines(out);
   lines.add("chain", chain_text(answer.chain));
@@ -150,12 +158,15 @@ void write_summary(const PlanAnswer& answer, std::ostream& out) {
                         format_seconds(answer.plan_seconds));
 }
 
-void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const SweepPoint> points, std::ostream& out) {
-  std::vector<std::vector<std::string>> rows = {{"budget", "time", "gap", "forwards/step", "waiting", "strategy"}};
+void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const SweepPoint> points,
+                 std::ostream& out) {
+  std::vector<std::vector<std::string>> rows = {
+      {"budget", "time", "gap", "forwards/step", "waiting", "strategy"}};
   for (const SweepPoint& point : points) {
     const Prediction& found = point.plan.prediction;
     rows.push_back({budget_text(point.budget, options, chain), format_seconds(found.seconds),
-                    format_percent(point.plan.gap()), format_number(per_step(found.forwards, chain.steps())),
+                    format_percent(point.plan.gap()),
+                    format_number(per_step(found.forwards, chain.steps())),
                     format_seconds(found.stall_seconds), point.plan.strategy});
   }
   out << "  " << chain_text(chain) << "\n\n";
@@ -163,12 +174,13 @@ void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const
 }
 
 void write_strategies(std::span<const StrategyRow> rows, std::ostream& out) {
-  std::vector<std::vector<std::string>> table = {{"strategy", "algorithm", "tier", "what it does", "paper"}};
+  std::vector<std::vector<std::string>> table = {
+      {"strategy", "algorithm", "tier", "what it does", "paper"}};
   for (const StrategyRow& row : rows) {
     std::string summary(row.summary);
     if (!row.optimal.empty()) summary.append("; optimal: ").append(row.optimal);
-    table.push_back({std::string(row.name), std::string(row.algorithm), row.needs_tier ? "needed" : "-", summary,
-                     std::string(row.paper)});
+    table.push_back({std::string(row.name), std::string(row.algorithm),
+                     row.needs_tier ? "needed" : "-", summary, std::string(row.paper)});
   }
   write_table(table, out);
 }

@@ -27,7 +27,8 @@ struct PlanAnswer {
 void write_summary(const PlanAnswer& answer, std::ostream& out);
 
 // One line per budget: time, gap, forwards per step.
-void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const SweepPoint> points, std::ostream& out);
+void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const SweepPoint> points,
+                 std::ostream& out);
 
 // The table of strategies.
 void write_strategies(std::span<const StrategyRow> rows, std::ostream& out);

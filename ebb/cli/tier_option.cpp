@@ -14,9 +14,19 @@
 namespace ebb {
 namespace {
 
-enum Key : std::size_t { slots, capacity, write, write_time, read, read_time, latency, duplex, key_count };
-constexpr std::array<std::string_view, key_count> kKeys = {"slots",     "capacity", "write",  "write_time", "read",
-                                                           "read_time", "latency",  "duplex"};
+enum Key : std::size_t {
+  slots,
+  capacity,
+  write,
+  write_time,
+  read,
+  read_time,
+  latency,
+  duplex,
+  key_count
+};
+constexpr std::array<std::string_view, key_count> kKeys = {
+    "slots", "capacity", "write", "write_time", "read", "read_time", "latency", "duplex"};
 
 using Values = std::array<std::optional<std::string_view>, key_count>;
 
@@ -44,7 +54,8 @@ Values split(std::string_view name, std::string_view rest) {
     const auto known = std::find(kKeys.begin(), kKeys.end(), part.substr(0, equals));
     if (known == kKeys.end() || equals == part.size()) {
       fail(ErrorCode::invalid_argument, "--tier ", name, ": cannot read '", shown(part),
-           "'; write key=value with the keys slots, capacity, write, write_time, read, read_time, latency, duplex");
+           "'; write key=value with the keys slots, capacity, write, write_time, read, read_time, "
+           "latency, duplex");
     }
     auto& value = values[static_cast<std::size_t>(known - kKeys.begin())];
     if (value) fail(ErrorCode::invalid_argument, "--tier ", name, ": ", *known, " is given twice");
@@ -61,24 +72,25 @@ void check_one_of(std::string_view name, const Values& values, Key a, Key b) {
   }
 }
 
-double rate_of(std::string_view name, const Values& values, Key key) {
-  if (!values[key]) return std::numeric_limits<double>::infinity();
+double rate_of(std::string_view name, Key key, const std::optional<std::string_view>& value) {
+  if (!value) return std::numeric_limits<double>::infinity();
   try {
-    return parse_rate(*values[key]);
+    return parse_rate(*value);
   } catch (const Error&) {
-    fail(ErrorCode::invalid_argument, option_name(name, key), " is '", shown(*values[key]),
+    fail(ErrorCode::invalid_argument, option_name(name, key), " is '", shown(*value),
          "'; it must be bytes a second above 0, such as 0.5, 2.5GB/s or unlimited");
   }
 }
 
-double seconds_of(std::string_view name, const Values& values, Key key) {
-  return values[key] ? read_seconds(option_name(name, key), *values[key]) : 0;
+double seconds_of(std::string_view name, Key key, const std::optional<std::string_view>& value) {
+  return value ? read_seconds(option_name(name, key), *value) : 0;
 }
 
 bool duplex_of(std::string_view name, const Values& values) {
   const std::string_view word = values[duplex].value_or("yes");
   if (word == "yes" || word == "no") return word == "yes";
-  fail(ErrorCode::invalid_argument, option_name(name, duplex), " is '", shown(word), "'; it must be yes or no");
+  fail(ErrorCode::invalid_argument, option_name(name, duplex), " is '", shown(word),
+       "'; it must be yes or no");
 }
 
 }  // namespace
@@ -100,17 +112,17 @@ TierOption parse_tier(std::string_view word) {
 
   TierOption option;
   option.tier.name = name;
-  if (values[slots]) {
-    option.slots = read_count(option_name(name, slots), *values[slots], 0, 1'000'000'000'000);
+  if (const auto& value = values[slots]) {
+    option.slots = read_count(option_name(name, slots), *value, 0, 1'000'000'000'000);
   }
-  if (values[capacity]) {
-    option.tier.capacity = read_size(option_name(name, capacity), *values[capacity], 0, kUnlimited);
+  if (const auto& value = values[capacity]) {
+    option.tier.capacity = read_size(option_name(name, capacity), *value, 0, kUnlimited);
   }
-  option.tier.write_rate = rate_of(name, values, write);
-  option.tier.read_rate = rate_of(name, values, read);
-  const double both = seconds_of(name, values, latency);
-  option.tier.write_latency = both + seconds_of(name, values, write_time);
-  option.tier.read_latency = both + seconds_of(name, values, read_time);
+  option.tier.write_rate = rate_of(name, write, values[write]);
+  option.tier.read_rate = rate_of(name, read, values[read]);
+  const double both = seconds_of(name, latency, values[latency]);
+  option.tier.write_latency = both + seconds_of(name, write_time, values[write_time]);
+  option.tier.read_latency = both + seconds_of(name, read_time, values[read_time]);
   option.tier.duplex = duplex_of(name, values);
   return option;
 }

@@ -20,9 +20,10 @@ struct TierOption {
   Tier sized(Bytes state) const;
 };
 
-// NAME[:key=value,...] with the keys slots=K | capacity=BYTES; write=BYTES/s | write_time=s; read=BYTES/s | read_time=s;
-// latency=s; duplex=yes|no. write_time and read_time are the seconds of one transfer whatever its size; latency is added
-// to both directions. Left out: unlimited capacity, no time, duplex=yes. NAME is made of letters, digits, '_', '-' and
+// NAME[:key=value,...] with the keys slots=K | capacity=BYTES; write=BYTES/s | write_time=s;
+// read=BYTES/s | read_time=s; latency=s; duplex=yes|no. write_time and read_time are the seconds of
+// one transfer whatever its size; latency is added to both directions. Left out: unlimited
+// capacity, no time, duplex=yes. NAME is made of letters, digits, '_', '-' and
 // '.'. Throws Error(invalid_argument) that names the part, its value and what is allowed.
 TierOption parse_tier(std::string_view word);
 

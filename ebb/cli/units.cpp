@@ -38,13 +38,15 @@ std::string format_seconds(double seconds) {
   if (seconds < 1) return printed("%.4g ms", seconds * 1e3);
   const std::string plain = format_number(seconds) + " s";
   constexpr double beyond_calendars = 1e12;
-  return seconds < 120 || seconds > beyond_calendars ? plain : plain + " (" + in_words(seconds) + ")";
+  return seconds < 120 || seconds > beyond_calendars ? plain
+                                                     : plain + " (" + in_words(seconds) + ")";
 }
 
 std::string format_number(double number) {
   if (!std::isfinite(number)) return "-";
   if (std::abs(number) >= 1e9) return printed("%.4g", number);
-  if (std::abs(number) >= 1e3) return printed(number == std::floor(number) ? "%.0f" : "%.1f", number);
+  if (std::abs(number) >= 1e3)
+    return printed(number == std::floor(number) ? "%.0f" : "%.1f", number);
   return printed("%.4g", number);
 }
 

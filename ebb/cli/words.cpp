@@ -25,9 +25,11 @@ std::optional<Number> parsed(std::string_view word) {
 
 std::optional<std::int64_t> whole_number(std::string_view word) {
   if (const auto number = parsed<std::int64_t>(word)) return number;
-  constexpr double exact = 9007199254740992.0;  // 2^53: every smaller whole double is that whole number
+  constexpr double exact =
+      9007199254740992.0;  // 2^53: every smaller whole double is that whole number
   const auto number = parsed<double>(word);
-  if (!number || !(std::abs(*number) < exact) || *number != std::floor(*number)) return std::nullopt;
+  if (!number || !(std::abs(*number) < exact) || *number != std::floor(*number))
+    return std::nullopt;
   return static_cast<std::int64_t>(*number);
 }
 
@@ -48,17 +50,18 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::int64_t read_count(std::string_view option, std::string_view word, std::int64_t least, std::int64_t most) {
+std::int64_t read_count(std::string_view option, std::string_view word, std::int64_t least,
+                        std::int64_t most) {
   const auto number = whole_number(word);
   if (!number || *number < least || *number > most) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be a whole number from ", least, " to ",
-         most);
+    fail(ErrorCode::invalid_argument, option, " is '", shown(word),
+         "'; it must be a whole number from ", least, " to ", most);
   }
   return *number;
 }
 
-std::vector<std::int64_t> read_counts(std::string_view option, std::string_view word, std::int64_t least,
-                                      std::int64_t most) {
+std::vector<std::int64_t> read_counts(std::string_view option, std::string_view word,
+                                      std::int64_t least, std::int64_t most) {
   std::vector<std::int64_t> numbers;
   for (;;) {
     const std::size_t comma = std::min(word.find(','), word.size());
@@ -82,12 +85,14 @@ Bytes read_size(std::string_view option, std::string_view word, Bytes least, Byt
   try {
     bytes = parse_bytes(word);
   } catch (const Error&) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word),
-         "'; it must be a number of bytes with an optional unit, such as 1024, 64KiB, 1.5GiB or 4GB", most == kUnlimited ? ", or unlimited" : "",
-         ", below 2^63 bytes");
+    fail(
+        ErrorCode::invalid_argument, option, " is '", shown(word),
+        "'; it must be a number of bytes with an optional unit, such as 1024, 64KiB, 1.5GiB or 4GB",
+        most == kUnlimited ? ", or unlimited" : "", ", below 2^63 bytes");
   }
   if (bytes < least || bytes > most) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be from ", least, " to ", most, " bytes");
+    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be from ", least,
+         " to ", most, " bytes");
   }
   return bytes;
 }
@@ -96,7 +101,8 @@ std::string shown(std::string_view word) {
   constexpr std::size_t most = 60;
   std::string text(word.substr(0, most));
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?');
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }, '?');
   return word.size() > most ? text + "..." : text;
 }
 
@@ -107,7 +113,8 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
   std::size_t least = 2 * (1 + std::min<std::size_t>(word.size() / 3, 3));
   for (const std::string_view candidate : candidates) {
     // Of two at the same distance, the one with the same first letter.
-    const std::size_t d = 2 * distance(word, candidate) + (candidate.starts_with(word.front()) ? 0 : 1);
+    const std::size_t d =
+        2 * distance(word, candidate) + (candidate.starts_with(word.front()) ? 0 : 1);
     if (d > least || (d == least && !best.empty())) continue;
     best = candidate;
     least = d;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict reading of the words a user types after an option. Which options there are is left to the subcommands.
+// Strict reading of the words a user types after an option. Which options there are is left to the
+// subcommands.
 //
 // Every reader throws Error(invalid_argument) that names the option, the value and what is allowed.
 #pragma once
@@ -15,10 +16,11 @@
 namespace ebb {
 
 // A whole number, also as "1e6".
-std::int64_t read_count(std::string_view option, std::string_view word, std::int64_t least, std::int64_t most);
+std::int64_t read_count(std::string_view option, std::string_view word, std::int64_t least,
+                        std::int64_t most);
 // Whole numbers joined by commas, at least one.
-std::vector<std::int64_t> read_counts(std::string_view option, std::string_view word, std::int64_t least,
-                                      std::int64_t most);
+std::vector<std::int64_t> read_counts(std::string_view option, std::string_view word,
+                                      std::int64_t least, std::int64_t most);
 // Seconds from 0 to 1e15.
 double read_seconds(std::string_view option, std::string_view word);
 // A size as parse_bytes reads it.

@@ -27,7 +27,8 @@ std::string excerpt(const Json& value) {
   return text;
 }
 
-// The part of nlohmann's message that says what was wrong, without its own numbering of errors and places.
+// The part of nlohmann's message that says what was wrong, without its own numbering of errors and
+// places.
 std::string reason(const std::string& message) {
   const std::size_t detail = message.find("syntax error");
   if (detail != std::string::npos) return message.substr(detail);
@@ -35,10 +36,13 @@ std::string reason(const std::string& message) {
   return end_of_tag == std::string::npos ? message : message.substr(end_of_tag + 2);
 }
 
-[[noreturn]] void fail_at(std::string_view what, std::string_view text, std::size_t byte, const std::string& why) {
+[[noreturn]] void fail_at(std::string_view what, std::string_view text, std::size_t byte,
+                          const std::string& why) {
   const std::size_t at = std::min(byte, text.size());
-  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-  fail(ErrorCode::invalid_argument, what, ": not valid JSON at line ", line, ", byte ", byte, ": ", why);
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  fail(ErrorCode::invalid_argument, what, ": not valid JSON at line ", line, ", byte ", byte, ": ",
+       why);
 }
 
 // Refuses what the parser itself would let through: keys given twice, and absurd depth.
@@ -57,7 +61,8 @@ class Strictness {
     } else if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys_[level - 1].insert(key).second) {
-        fail(ErrorCode::invalid_argument, what_, ": the key ", json_string(key), " is given twice in one object");
+        fail(ErrorCode::invalid_argument, what_, ": the key ", json_string(key),
+             " is given twice in one object");
       }
     }
     return true;
@@ -73,7 +78,8 @@ class Strictness {
 Json parse_json(std::string_view text, std::string_view what) {
   try {
     Strictness strictness(what);
-    const Json::parser_callback_t callback = [&strictness](int depth, Json::parse_event_t event, Json& parsed) {
+    const Json::parser_callback_t callback = [&strictness](int depth, Json::parse_event_t event,
+                                                           Json& parsed) {
       return strictness(depth, event, parsed);
     };
     return Json::parse(text.begin(), text.end(), callback);
@@ -84,7 +90,8 @@ Json parse_json(std::string_view text, std::string_view what) {
   }
 }
 
-JsonObject::JsonObject(const Json& value, std::string path, std::initializer_list<std::string_view> allowed)
+JsonObject::JsonObject(const Json& value, std::string path,
+                       std::initializer_list<std::string_view> allowed)
     : value_(value), path_(std::move(path)) {
   if (!value.is_object()) {
     fail(ErrorCode::invalid_argument, path_, ": expected an object {...}, found ", excerpt(value));
@@ -93,7 +100,8 @@ JsonObject::JsonObject(const Json& value, std::string path, std::initializer_lis
     if (std::find(allowed.begin(), allowed.end(), entry.key()) != allowed.end()) continue;
     std::string list;
     for (const std::string_view key : allowed) list.append(list.empty() ? "" : ", ").append(key);
-    fail(ErrorCode::invalid_argument, path_, ": unknown key ", json_string(entry.key()), "; allowed are ", list);
+    fail(ErrorCode::invalid_argument, path_, ": unknown key ", json_string(entry.key()),
+         "; allowed are ", list);
   }
 }
 
@@ -123,11 +131,13 @@ std::int64_t JsonObject::integer(std::string_view key, std::int64_t otherwise) c
   const Json* const value = find(key);
   if (value == nullptr) return otherwise;
   constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (value->is_number_unsigned() && value->get<std::uint64_t>() <= largest) return value->get<std::int64_t>();
+  if (value->is_number_unsigned() && value->get<std::uint64_t>() <= largest)
+    return value->get<std::int64_t>();
   if (value->is_number_integer() && !value->is_number_unsigned()) return value->get<std::int64_t>();
   if (value->is_number_float()) {
     const auto number = value->get<double>();
-    if (number == std::floor(number) && std::abs(number) < kTwoTo63) return static_cast<std::int64_t>(number);
+    if (number == std::floor(number) && std::abs(number) < kTwoTo63)
+      return static_cast<std::int64_t>(number);
   }
   refuse(key, *value, "a whole number below 2^63");
 }
@@ -149,7 +159,8 @@ std::string JsonObject::text(std::string_view key, std::string_view otherwise) c
 Bytes JsonObject::bytes(std::string_view key, Bytes otherwise) const {
   const Json* const value = find(key);
   if (value == nullptr) return otherwise;
-  constexpr std::string_view allowed = "a whole number of bytes from 0 to 2^63-1, or text such as \"64KiB\" or \"unlimited\"";
+  constexpr std::string_view allowed =
+      "a whole number of bytes from 0 to 2^63-1, or text such as \"64KiB\" or \"unlimited\"";
   if (value->is_string()) {
     try {
       return parse_bytes(value->get_ref<const std::string&>());
@@ -166,7 +177,8 @@ Bytes JsonObject::bytes(std::string_view key, Bytes otherwise) const {
 double JsonObject::rate(std::string_view key, double otherwise) const {
   const Json* const value = find(key);
   if (value == nullptr) return otherwise;
-  constexpr std::string_view allowed = "bytes a second above 0, or text such as \"2.5GB/s\" or \"unlimited\"";
+  constexpr std::string_view allowed =
+      "bytes a second above 0, or text such as \"2.5GB/s\" or \"unlimited\"";
   if (value->is_string()) {
     try {
       return parse_rate(value->get_ref<const std::string&>());

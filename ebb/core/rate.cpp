@@ -15,7 +15,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
   fail(ErrorCode::invalid_argument, "rate: cannot read '", text,
-       "'; write bytes a second above 0 with an optional unit, such as 500000, 2.5GB/s, 64MiB/s or unlimited");
+       "'; write bytes a second above 0 with an optional unit, such as 500000, 2.5GB/s, 64MiB/s or "
+       "unlimited");
 }
 
 }  // namespace

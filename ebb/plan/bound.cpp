@@ -37,6 +37,7 @@ class Relaxation {
     backward_ = chain.backward_seconds(0, steps_);
     unavoidable_ = chain.record_seconds(0, steps_) + backward_ + 2 * chain.call();
     capacities();
+    if (!uniform) rerun_once_ = knapsack(chain);
   }
 
   // The least time that the counting arguments allow.
@@ -52,6 +53,34 @@ class Relaxation {
     if (again_.size() == 1) return count * again_.front();
     const auto whole = static_cast<std::size_t>(count);
     return whole == 0 ? 0 : again_[std::min(whole, again_.size()) - 1];
+  }
+
+  // Uneven chains without slow tiers: when the last step first runs, the tapes held there save the reruns of their steps, and
+  // no choice of tapes saves more than the one that takes the best seconds a byte first, the last of them in part.
+  double knapsack(const Chain& chain) const {
+    const std::int64_t last = steps_ - 1;
+    const StepCost& end = chain.at(last);
+    const Bytes own = add_bytes(add_bytes(end.state, end.scratch), add_bytes(end.adjoint, end.tape));
+    double room = static_cast<double>(machine_.platform.fast - machine_.working.value_or(own));
+    struct Saving {
+      double seconds, bytes;
+    };
+    std::vector<Saving> savings;
+    double all = 0;
+    for (std::int64_t i = 0; i < last; ++i) {
+      const StepCost& s = chain.at(i);
+      savings.push_back({std::min(s.forward, s.record), static_cast<double>(s.tape)});
+      all += savings.back().seconds;
+    }
+    std::sort(savings.begin(), savings.end(), [](const Saving& a, const Saving& b) {
+      return a.seconds * b.bytes > b.seconds * a.bytes;
+    });
+    for (const Saving& saving : savings) {
+      const double share = std::clamp(room / saving.bytes, 0.0, 1.0);
+      all -= share * saving.seconds;
+      room -= saving.bytes;
+    }
+    return std::max(all, 0.0);
   }
 
   // fast_[j-1]: steps that run at most j times without slow tiers; the last entry covers the chain.
@@ -73,7 +102,7 @@ class Relaxation {
       fast_.push_back(reach);
       if (between_.back() >= total && reach >= total) return;
       // The rest is steps that run again and again; what is left out only lowers the bound.
-      if (j >= 4096) return;
+      if (j >= (1 << 20)) return;
     }
   }
 
@@ -96,8 +125,10 @@ class Relaxation {
     for (std::size_t j = 0; j < fast_.size(); ++j) {
       double reach = items == 0 ? fast_[j] : (items + 1) * between_[j] + items;
       if (j == 0) reach = fast_[0] + (machine_.states_only ? 0 : tapes);
-      if (reach >= total) break;
-      seconds += rerun(total - reach);
+      double level = reach >= total ? 0 : rerun(total - reach);
+      if (j == 0 && items == 0) level = std::max(level, rerun_once_);
+      if (level == 0) break;
+      seconds += level;
     }
     return seconds;
   }
@@ -182,6 +213,7 @@ class Relaxation {
   Bytes state_ = 0, tape_ = 0, room_ = 0;
   std::vector<double> again_;  // ascending sums of the cheapest reruns; one entry: all alike
   double sweep_ = 0, backward_ = 0, unavoidable_ = 0;
+  double rerun_once_ = 0;  // uneven chains: the reruns of steps whose tapes are not held
   std::vector<double> fast_, between_;
 };
 
@@ -192,9 +224,8 @@ Bound bound(const Chain& chain, const Machine& machine) {
   const double seconds = Relaxation(chain, machine).seconds();
   const double once = chain.record_seconds(0, chain.steps()) +
                       chain.backward_seconds(0, chain.steps()) + 2 * chain.call();
-  // One part in 10^12 for the rounding of sums that replay takes in another order.
-  return {seconds * (1 - 1e-12), seconds > once ? "steps that run at most j times, for every j"
-                                                : "every step is recorded and reversed once"};
+  return {seconds, seconds > once ? "steps that run at most j times, for every j"
+                                  : "every step is recorded and reversed once"};
 }
 
 }  // namespace ebb

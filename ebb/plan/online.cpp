@@ -9,58 +9,69 @@
 
 namespace ebb {
 
-OnlineSlots::OnlineSlots(std::int64_t slots) : slots_(slots), kept_{{0, 0}} {}
+OnlineSlots::OnlineSlots(std::int64_t slots) : slots_(slots), block_keeps_(slots) {}
 
-OnlineSlots::Block OnlineSlots::block_of(std::int64_t step) const {
-  Block block{0, slots_};
-  while (block.keeps > 0 && step >= block.begin + block.keeps + 1) {
-    block.begin += block.keeps + 1;
-    --block.keeps;
-  }
-  return block;
-}
-
-std::int64_t OnlineSlots::next(std::int64_t step) const {
+std::int64_t OnlineSlots::next() const {
   if (slots_ == 1) return kUnlimited;
-  const std::int64_t end = block_end();
-  if (step + 1 >= end) return step + 1;
-  const Block block = block_of(step + 1);
-  if (step + 1 < block.begin + block.keeps) return step + 1;
-  const Block after = block_of(block.begin + block.keeps + 1);
-  return after.keeps > 0 ? after.begin : end;
+  if (!in_blocks() || last_ + 1 < block_begin_ + block_keeps_) return last_ + 1;
+  const std::int64_t begin = block_begin_ + block_keeps_ + 1;
+  // The last block is empty: one step later the blocks are over.
+  return block_keeps_ > 1 ? begin : begin + 1;
 }
 
-std::optional<std::int64_t> OnlineSlots::keep(std::int64_t step) {
-  if (static_cast<std::int64_t>(kept_.size()) < slots_) {
-    kept_.push_back({step, 0});
-    return std::nullopt;
+std::optional<std::int64_t> OnlineSlots::keep() {
+  const std::int64_t step = next();
+  if (in_blocks() && step >= block_begin_ + block_keeps_) {
+    block_begin_ += block_keeps_ + 1;
+    --block_keeps_;
+    leaving_.insert(leaving_.end(), block_.begin(), block_.end());
+    block_.clear();
+    if (!in_blocks()) {
+      for (const std::int64_t kept_step : kept()) slotted_.push_back({kept_step, 0});
+    }
   }
-  auto leaves = kept_.end() - 1;
+  last_ = step;
+  return in_blocks() ? keep_in_block(step) : keep_by_level(step);
+}
+
+std::optional<std::int64_t> OnlineSlots::keep_in_block(std::int64_t step) {
+  (step == block_begin_ ? firsts_ : block_).push_back(step);
+  if (leaving_.empty()) return std::nullopt;
+  const std::int64_t leaves = leaving_.back();
+  leaving_.pop_back();
+  return leaves;
+}
+
+// A state is dispensable when a later one has a higher level; the latest such leaves. Without one the last state leaves,
+// and the new one rises above it.
+std::int64_t OnlineSlots::keep_by_level(std::int64_t step) {
+  auto leaves = slotted_.end() - 1;
+  std::int32_t highest = leaves->level;
+  while (leaves != slotted_.begin() && leaves->level >= highest) {
+    highest = std::max(highest, leaves->level);
+    --leaves;
+  }
   std::int32_t level = 0;
-  if (step < block_end()) {
-    // Starts of blocks stay, and the block under way; the latest other state goes.
-    const std::int64_t begin = block_of(step).begin;
-    while (leaves->step >= begin || block_of(leaves->step).begin == leaves->step) --leaves;
-  } else {
-    std::int32_t highest = kept_.back().level;
-    while (leaves != kept_.begin() && leaves->level >= highest) {
-      highest = std::max(highest, leaves->level);
-      --leaves;
-    }
-    if (leaves == kept_.begin()) {
-      leaves = kept_.end() - 1;
-      level = leaves->level + 1;
-    }
+  if (leaves == slotted_.begin()) {
+    leaves = slotted_.end() - 1;
+    level = leaves->level + 1;
   }
   const std::int64_t left = leaves->step;
-  kept_.erase(leaves);
-  kept_.push_back({step, level});
+  slotted_.erase(leaves);
+  slotted_.push_back({step, level});
   return left;
 }
 
 std::vector<std::int64_t> OnlineSlots::kept() const {
-  std::vector<std::int64_t> steps;
-  for (const Slot& slot : kept_) steps.push_back(slot.step);
+  std::vector<std::int64_t> steps = firsts_;
+  if (!slotted_.empty()) {
+    steps.clear();
+    for (const Slot& slot : slotted_) steps.push_back(slot.step);
+    return steps;
+  }
+  steps.insert(steps.end(), leaving_.begin(), leaving_.end());
+  steps.insert(steps.end(), block_.begin(), block_.end());
+  std::sort(steps.begin(), steps.end());
   return steps;
 }
 
@@ -112,12 +123,12 @@ class OnlineCursor : public Cursor {
   void forward() {
     if (at_ == 0 && start_charged_) ready_.push_back(Copy{Item::state, Place::work, Place::fast, 0});
     if (at_ > 0 && at_ == keep_) {
-      if (const auto leaves = keeps_.keep(at_)) {
+      if (const auto leaves = keeps_.keep()) {
         ready_.push_back(Drop{Item::state, Place::fast, *leaves});
       }
       ready_.push_back(Copy{Item::state, Place::work, Place::fast, at_});
     }
-    keep_ = keeps_.next(at_);
+    keep_ = keeps_.next();
     from_ = at_;
     at_ = std::min(keep_, at_ + kLongest);
     if (steps_) at_ = std::min(at_, *steps_);

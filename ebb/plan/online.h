@@ -16,32 +16,34 @@ namespace ebb {
 Draft draft_online(const Problem& problem);
 Bytes least_online(const Problem& problem);
 
-// Which states the sweep keeps. Public for tests.
+// Which states the sweep keeps. Private to the room but for tests.
 class OnlineSlots {
  public:
   explicit OnlineSlots(std::int64_t slots);
 
-  // The next state after `step` to keep; kUnlimited when there is none.
-  std::int64_t next(std::int64_t step) const;
-  // Keeps state `step` (one that next() named); returns the state that leaves for it, if any.
-  std::optional<std::int64_t> keep(std::int64_t step);
+  // The next state to keep; kUnlimited when there is none.
+  std::int64_t next() const;
+  // Keeps it; returns the state that leaves for it, if any.
+  std::optional<std::int64_t> keep();
   // Kept states, ascending; state 0 is always there.
   std::vector<std::int64_t> kept() const;
 
  private:
+  std::optional<std::int64_t> keep_in_block(std::int64_t step);
+  std::int64_t keep_by_level(std::int64_t step);
+  // Algorithm I keeps states in blocks that get shorter: the first of a block stays, the others leave for the next block.
+  bool in_blocks() const { return block_keeps_ > 0; }
+
+  std::int64_t slots_;
+  std::int64_t last_ = 0;  // the latest state kept
+  std::int64_t block_begin_ = 0, block_keeps_;
+  std::vector<std::int64_t> firsts_{0}, leaving_, block_;
+  // Minimal repetition afterwards.
   struct Slot {
     std::int64_t step;
     std::int32_t level;
   };
-  // The block of Algorithm I that holds a step: where it begins and how many states it keeps.
-  struct Block {
-    std::int64_t begin, keeps;
-  };
-  Block block_of(std::int64_t step) const;
-  std::int64_t block_end() const { return (slots_ + 1) * (slots_ + 2) / 2; }
-
-  std::int64_t slots_;
-  std::vector<Slot> kept_;
+  std::vector<Slot> slotted_;
 };
 
 }  // namespace ebb

@@ -14,6 +14,12 @@
 namespace ebb {
 namespace {
 
+// Replay adds up seconds in another order than the bound; what differs by rounding alone is equal.
+Bound without_rounding(Bound bound, double seconds) {
+  if (bound.seconds > seconds && bound.seconds <= seconds * (1 + 1e-9)) bound.seconds = seconds;
+  return bound;
+}
+
 // A plan of more actions is judged by its forecast, where there is one.
 constexpr std::int64_t kReplaySteps = 4'000'000;
 
@@ -132,7 +138,7 @@ Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, con
   const Bytes least = row.least(p);
   if (least > p.machine.platform.fast || least == kUnlimited) refuse(row, p, least);
   Plan plan = judged(row, p, row.draft(p));
-  plan.bound = bound(chain, p.machine);
+  plan.bound = without_rounding(bound(chain, p.machine), plan.prediction.seconds);
   return plan;
 }
 
@@ -175,7 +181,7 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform, co
     consider(entry);
   }
   if (!best) refuse(self, own, least);
-  best->bound = floor;
+  best->bound = without_rounding(floor, best->prediction.seconds);
   return std::move(*best);
 }
 

@@ -14,7 +14,8 @@ namespace ebb {
 namespace {
 
 StepCost step_from(const Json& value, const std::string& path) {
-  const JsonObject object(value, path, {"forward", "record", "backward", "state", "tape", "adjoint", "scratch"});
+  const JsonObject object(value, path,
+                          {"forward", "record", "backward", "state", "tape", "adjoint", "scratch"});
   StepCost step;
   step.forward = object.number("forward", 1);
   step.record = object.number("record", step.forward);
@@ -27,18 +28,21 @@ StepCost step_from(const Json& value, const std::string& path) {
 }
 
 Json json_of(const StepCost& step) {
-  return {{"forward", step.forward}, {"record", step.record},   {"backward", step.backward}, {"state", step.state},
-          {"tape", step.tape},       {"adjoint", step.adjoint}, {"scratch", step.scratch}};
+  return {{"forward", step.forward}, {"record", step.record}, {"backward", step.backward},
+          {"state", step.state},     {"tape", step.tape},     {"adjoint", step.adjoint},
+          {"scratch", step.scratch}};
 }
 
 Tier tier_from(const Json& value, const std::string& path) {
   const JsonObject object(
-      value, path, {"name", "capacity", "write", "read", "latency", "write_latency", "read_latency", "duplex"});
+      value, path,
+      {"name", "capacity", "write", "read", "latency", "write_latency", "read_latency", "duplex"});
   if (!object.has("name")) fail(ErrorCode::invalid_argument, path, ": the key \"name\" is missing");
   const bool both = object.has("latency");
   if (both && (object.has("write_latency") || object.has("read_latency"))) {
     fail(ErrorCode::invalid_argument, path,
-         ": \"latency\" stands for both directions; leave out \"write_latency\" and \"read_latency\"");
+         ": \"latency\" stands for both directions; leave out \"write_latency\" and "
+         "\"read_latency\"");
   }
   Tier tier;
   tier.name = object.text("name", "");
@@ -63,7 +67,9 @@ Json json_of(const Tier& tier) {
   return json;
 }
 
-std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // Reads every element of the array at `path` with `element`, which is told where it is.
 template <class Element>
@@ -71,7 +77,8 @@ auto array_of(const Json& value, const std::string& path, Element element) {
   if (!value.is_array()) fail(ErrorCode::invalid_argument, path, " must be an array [...]");
   std::vector<decltype(element(value, path))> items;
   items.reserve(value.size());
-  for (const Json& item : value) items.push_back(element(item, path + "[" + std::to_string(items.size()) + "]"));
+  for (const Json& item : value)
+    items.push_back(element(item, path + "[" + std::to_string(items.size()) + "]"));
   return items;
 }
 
@@ -111,10 +118,12 @@ Chain chain_from_json(std::string_view text) {
   const Json* const step = object.find("step");
   const bool repeated = object.has("repeat");
   if ((steps != nullptr) == (repeated || step != nullptr) || repeated != (step != nullptr)) {
-    fail(ErrorCode::invalid_argument, "chain: give either \"steps\":[{...},...] or \"repeat\":N with \"step\":{...}");
+    fail(ErrorCode::invalid_argument,
+         "chain: give either \"steps\":[{...},...] or \"repeat\":N with \"step\":{...}");
   }
   const double call = object.number("call", 0);
-  if (repeated) return Chain::uniform(object.integer("repeat", 0), step_from(*step, "chain: step"), call);
+  if (repeated)
+    return Chain::uniform(object.integer("repeat", 0), step_from(*step, "chain: step"), call);
   return Chain::of(array_of(*steps, "chain: steps", step_from), call);
 }
 
@@ -166,13 +175,15 @@ std::string to_json(const Action& action, const Platform& platform) {
           return item_json("copy", a.item, a.step) + ",\"from\":" + quoted_name(a.from, platform) +
                  ",\"to\":" + quoted_name(a.to, platform) + "}";
         } else {
-          return item_json("drop", a.item, a.step) + ",\"place\":" + quoted_name(a.place, platform) + "}";
+          return item_json("drop", a.item, a.step) +
+                 ",\"place\":" + quoted_name(a.place, platform) + "}";
         }
       },
       action);
 }
 
-std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds, std::optional<Bytes> least) {
+std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
+                    std::optional<Bytes> least) {
   const Prediction& found = plan.prediction;
   const std::vector<Tier>& tiers = plan.machine.platform.tiers;
   Json peak = Json::object();
@@ -217,7 +228,8 @@ Platform preset(std::string_view name) {
     if (file.name == name) return platform_from_json(file.text);
   }
   std::string list;
-  for (const std::string& known : preset_names()) list.append(list.empty() ? "" : ", ").append(known);
+  for (const std::string& known : preset_names())
+    list.append(list.empty() ? "" : ", ").append(known);
   fail(ErrorCode::invalid_argument, "platform: there is no preset '", name, "'; there are ", list);
 }
 

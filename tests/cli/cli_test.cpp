@@ -14,10 +14,10 @@
 namespace ebb {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using test::Outcome;
 using test::run;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Cli, SaysItsVersion) {
   const Outcome outcome = run({"--version"});
@@ -39,9 +39,11 @@ TEST(Cli, HelpOfPlanNamesEveryOptionAndShowsExamples) {
   const Outcome outcome = run({"plan", "--help"});
   EXPECT_EQ(outcome.code, kDone);
   for (const char* option :
-       {"--steps", "--strategy", "--slots", "--budget", "--working", "--forward", "--record", "--backward", "--state", "--tape",
-        "--chain", "--platform", "--interval", "--period", "--tier", "--sync", "--json", "--actions", "--format", "--sweep",
-        "--largest", "--strategies", "Examples", "Exit codes", "ipu-mk2-tile"}) {
+       {"--steps",   "--strategy",   "--slots",    "--budget",   "--working",
+        "--forward", "--record",     "--backward", "--state",    "--tape",
+        "--chain",   "--platform",   "--interval", "--period",   "--tier",
+        "--sync",    "--json",       "--actions",  "--format",   "--sweep",
+        "--largest", "--strategies", "Examples",   "Exit codes", "ipu-mk2-tile"}) {
     EXPECT_THAT(outcome.out, HasSubstr(option));
   }
 }
@@ -51,7 +53,8 @@ TEST(Cli, NeedsACommand) {
   EXPECT_EQ(nothing.code, kBadUsage);
   EXPECT_EQ(nothing.out, "");
   EXPECT_THAT(nothing.err, HasSubstr("say what to do"));
-  EXPECT_THAT(run({"plna"}).err, AllOf(HasSubstr("unknown word 'plna'"), HasSubstr("did you mean plan?")));
+  EXPECT_THAT(run({"plna"}).err,
+              AllOf(HasSubstr("unknown word 'plna'"), HasSubstr("did you mean plan?")));
   EXPECT_EQ(run({"plna"}).code, kBadUsage);
   EXPECT_EQ(run({"--bananas"}).code, kBadUsage);
 }

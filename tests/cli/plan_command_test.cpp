@@ -17,12 +17,12 @@ namespace ebb {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using test::Outcome;
 using test::plan;
 using test::TemporaryFile;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 json json_of(const std::string& words) {
   const Outcome outcome = plan(words + " --json");
@@ -33,8 +33,9 @@ json json_of(const std::string& words) {
 
 TEST(PlanJson, HasExactlyTheWordsOfTheDesign) {
   const json answer = json_of("--steps 10 --strategy revolve --slots 3");
-  for (const char* key : {"strategy", "steps", "forwards", "advances", "records", "seconds", "bound_seconds", "optimal", "peak",
-                          "moved", "stall_seconds", "actions", "plan_seconds", "least_budget"}) {
+  for (const char* key :
+       {"strategy", "steps", "forwards", "advances", "records", "seconds", "bound_seconds",
+        "optimal", "peak", "moved", "stall_seconds", "actions", "plan_seconds", "least_budget"}) {
     EXPECT_TRUE(answer.contains(key)) << key;
   }
   EXPECT_EQ(answer["strategy"], "revolve");
@@ -52,8 +53,9 @@ TEST(PlanJson, HasExactlyTheWordsOfTheDesign) {
 }
 
 TEST(PlanOptionsGiven, CostsAndSizesReachThePlanner) {
-  const json answer =
-      json_of("--steps 4 --strategy store_all --forward 0.5 --record 0.75 --backward 1.25 --state 3KiB --tape 10KB");
+  const json answer = json_of(
+      "--steps 4 --strategy store_all --forward 0.5 --record 0.75 --backward 1.25 --state 3KiB "
+      "--tape 10KB");
   EXPECT_EQ(answer["seconds"], 4 * (0.75 + 1.25));
   EXPECT_EQ(answer["forwards"], 4);
   // Live state, adjoint and four tapes; the fourth is the working set's own.
@@ -70,7 +72,8 @@ TEST(PlanOptionsGiven, BudgetAndWorkingReachThePlanner) {
 
 TEST(PlanOptionsGiven, TiersAreNamedInOrder) {
   const json answer = json_of(
-      "--steps 10 --strategy h_revolve --slots 1 --backward 1 --sync --tier disk:slots=2,write_time=2,read_time=2 --tier tape");
+      "--steps 10 --strategy h_revolve --slots 1 --backward 1 --sync --tier "
+      "disk:slots=2,write_time=2,read_time=2 --tier tape");
   EXPECT_TRUE(answer["peak"].contains("disk") && answer["peak"].contains("tape")) << answer;
   EXPECT_LE(answer["peak"]["disk"].get<std::int64_t>(), 2);
   // peers.md 7.2: H-Revolve 10, (1,2) costs 36; we add N recording forwards.
@@ -82,28 +85,37 @@ TEST(PlanOptionsGiven, TiersAreNamedInOrder) {
 TEST(PlanOptionsGiven, IntervalAndPeriodFixWhatWouldBeSearched) {
   const json fixed = json_of("--steps 64 --strategy single_local --interval 16");
   EXPECT_THAT(fixed["parameters"].dump(), HasSubstr("16"));
-  const json periodic = json_of("--steps 60 --strategy periodic_disk --slots 3 --period 12 --sync --tier disk:write_time=2,read_time=2");
+  const json periodic = json_of(
+      "--steps 60 --strategy periodic_disk --slots 3 --period 12 --sync --tier "
+      "disk:write_time=2,read_time=2");
   EXPECT_THAT(periodic["parameters"].dump(), HasSubstr("12"));
 }
 
 TEST(PlanOptionsGiven, SyncPutsTransfersOnTheComputeLane) {
-  const std::string words = "--steps 100 --strategy async --budget 20 --tier disk:write_time=2,read_time=2";
-  EXPECT_LT(json_of(words)["seconds"].get<double>(), json_of(words + " --sync")["seconds"].get<double>());
+  const std::string words =
+      "--steps 100 --strategy async --budget 20 --tier disk:write_time=2,read_time=2";
+  EXPECT_LT(json_of(words)["seconds"].get<double>(),
+            json_of(words + " --sync")["seconds"].get<double>());
 }
 
 TEST(PlanOptionsGiven, PlatformIsAPresetOrAFileAndBudgetOverridesIt) {
-  const TemporaryFile file("box.json", R"({"name":"box","fast":9,"tiers":[{"name":"cupboard","write":1,"read":1}]})");
+  const TemporaryFile file(
+      "box.json", R"({"name":"box","fast":9,"tiers":[{"name":"cupboard","write":1,"read":1}]})");
   const json answer = json_of("--steps 30 --strategy revolve --platform " + file.path());
   EXPECT_LE(answer["peak"]["fast"].get<std::int64_t>(), 9);
   EXPECT_TRUE(answer["peak"].contains("cupboard"));
-  EXPECT_GT(json_of("--steps 30 --strategy revolve --budget 20 --platform " + file.path())["peak"]["fast"].get<std::int64_t>(), 9);
+  EXPECT_GT(
+      json_of("--steps 30 --strategy revolve --budget 20 --platform " + file.path())["peak"]["fast"]
+          .get<std::int64_t>(),
+      9);
   EXPECT_TRUE(json_of("--steps 30 --platform h200-node --tier attic")["peak"].contains("attic"));
 }
 
 TEST(PlanOptionsGiven, ChainFileGivesEveryStep) {
   const TemporaryFile same("same.json", R"({"repeat":10,"step":{"forward":1,"backward":2}})");
   EXPECT_EQ(json_of("--strategy revolve --slots 3 --chain " + same.path())["seconds"], 45);
-  const TemporaryFile each("each.json", R"({"steps":[{"forward":1},{"forward":2,"tape":"1KiB"},{"forward":3}]})");
+  const TemporaryFile each(
+      "each.json", R"({"steps":[{"forward":1},{"forward":2,"tape":"1KiB"},{"forward":3}]})");
   EXPECT_EQ(json_of("--strategy store_all --chain " + each.path())["seconds"], 3 * (1 + 2 + 3));
 }
 
@@ -119,15 +131,19 @@ TEST(PlanSummary, AnswersInWordsWithAPicture) {
   const Outcome outcome = plan("--steps 10 --strategy revolve --slots 3");
   EXPECT_EQ(outcome.code, kDone);
   EXPECT_EQ(outcome.err, "");
-  for (const char* part : {"It fits in 3 slots (3 B).", "10 steps; forward 1 s", "revolve: ", "Griewank & Walther 2000",
-                           "45 s, 1.5 x keeping every tape", "no exact plan takes less than", "25, 2.5 per step (15 advances, 10 records)",
-                           "fast: 3 B of 3 B (100 %)", "1 slot (1 B)", "The schedule, steps across, time down:", "0123456789"}) {
+  for (const char* part :
+       {"It fits in 3 slots (3 B).", "10 steps; forward 1 s",
+        "revolve: ", "Griewank & Walther 2000", "45 s, 1.5 x keeping every tape",
+        "no exact plan takes less than", "25, 2.5 per step (15 advances, 10 records)",
+        "fast: 3 B of 3 B (100 %)", "1 slot (1 B)",
+        "The schedule, steps across, time down:", "0123456789"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
   EXPECT_THAT(plan("--steps 200 --strategy revolve --slots 3").out, Not(HasSubstr("The schedule")));
   EXPECT_THAT(plan("--steps 10").out, HasSubstr("(chosen by auto)"));
-  EXPECT_THAT(plan("--steps 8 --strategy disk_revolve --slots 1 --tier disk:write_time=2,read_time=2").out,
-              AllOf(HasSubstr("disk: "), HasSubstr("written")));
+  EXPECT_THAT(
+      plan("--steps 8 --strategy disk_revolve --slots 1 --tier disk:write_time=2,read_time=2").out,
+      AllOf(HasSubstr("disk: "), HasSubstr("written")));
 }
 
 TEST(PlanActions, AreOneJsonObjectALine) {
@@ -147,19 +163,22 @@ TEST(PlanActions, AreOneJsonObjectALine) {
 }
 
 TEST(PlanActions, FollowTheSummaryWithJson) {
-  const std::vector<std::string> lines = test::lines_of(plan("--steps 10 --strategy revolve --slots 3 --json --actions").out);
+  const std::vector<std::string> lines =
+      test::lines_of(plan("--steps 10 --strategy revolve --slots 3 --json --actions").out);
   ASSERT_GT(lines.size(), 1U);
   EXPECT_EQ(json::parse(lines[0])["actions"], lines.size() - 1);
   EXPECT_TRUE(json::parse(lines[1]).contains("action"));
 }
 
 TEST(PlanActions, SpeakCheckpointSchedules) {
-  const Outcome outcome = plan("--steps 10 --strategy revolve --slots 3 --format checkpoint_schedules");
+  const Outcome outcome =
+      plan("--steps 10 --strategy revolve --slots 3 --format checkpoint_schedules");
   EXPECT_EQ(outcome.code, kDone) << outcome.err;
   const std::vector<std::string> lines = test::lines_of(outcome.out);
   EXPECT_EQ(json::parse(lines.front())["action"], "Forward");
   EXPECT_EQ(json::parse(lines.back())["action"], "EndReverse");
-  const Outcome refused = plan("--steps 10 --strategy ism --budget 5 --format checkpoint_schedules");
+  const Outcome refused =
+      plan("--steps 10 --strategy ism --budget 5 --format checkpoint_schedules");
   EXPECT_EQ(refused.code, kBadUsage) << refused.out;
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, HasSubstr("cannot be said in checkpoint_schedules"));
@@ -185,11 +204,17 @@ TEST(PlanLargest, IsTheLongestChainThatFits) {
   const json answer = json_of("--largest --strategy store_all --budget 100 --tape 10");
   const std::int64_t steps = answer["largest_steps"].get<std::int64_t>();
   ASSERT_GT(steps, 0);
-  EXPECT_EQ(plan("--strategy store_all --budget 100 --tape 10 --steps " + std::to_string(steps)).code, kDone);
-  EXPECT_EQ(plan("--strategy store_all --budget 100 --tape 10 --steps " + std::to_string(steps + 1)).code, kDoesNotFit);
-  EXPECT_THAT(plan("--largest --strategy store_all --budget 100 --tape 10").out, HasSubstr("up to " + std::to_string(steps)));
+  EXPECT_EQ(
+      plan("--strategy store_all --budget 100 --tape 10 --steps " + std::to_string(steps)).code,
+      kDone);
+  EXPECT_EQ(
+      plan("--strategy store_all --budget 100 --tape 10 --steps " + std::to_string(steps + 1)).code,
+      kDoesNotFit);
+  EXPECT_THAT(plan("--largest --strategy store_all --budget 100 --tape 10").out,
+              HasSubstr("up to " + std::to_string(steps)));
   EXPECT_TRUE(json_of("--largest --strategy revolve --budget 100")["largest_steps"].is_null());
-  EXPECT_THAT(plan("--largest --strategy revolve --budget 100").out, HasSubstr("whatever the number of steps"));
+  EXPECT_THAT(plan("--largest --strategy revolve --budget 100").out,
+              HasSubstr("whatever the number of steps"));
 }
 
 TEST(PlanStrategies, ListsTheRegistry) {
@@ -197,7 +222,8 @@ TEST(PlanStrategies, ListsTheRegistry) {
   EXPECT_EQ(table.code, kDone);
   const json list = json_of("--strategies");
   EXPECT_EQ(list.size(), strategies().size());
-  for (const StrategyRow& row : strategies()) EXPECT_THAT(table.out, HasSubstr(std::string(row.name)));
+  for (const StrategyRow& row : strategies())
+    EXPECT_THAT(table.out, HasSubstr(std::string(row.name)));
 }
 
 TEST(PlanFailures, TooSmallABudgetNamesTheLeastAndRemedies) {
@@ -207,7 +233,8 @@ TEST(PlanFailures, TooSmallABudgetNamesTheLeastAndRemedies) {
   const std::int64_t least = json_of("--steps 100 --strategy store_all")["least_budget"];
   EXPECT_THAT(outcome.err, HasSubstr(std::to_string(least)));
   EXPECT_EQ(plan("--steps 100 --strategy store_all --budget " + std::to_string(least)).code, kDone);
-  EXPECT_EQ(plan("--steps 100 --strategy store_all --budget " + std::to_string(least - 1)).code, kDoesNotFit);
+  EXPECT_EQ(plan("--steps 100 --strategy store_all --budget " + std::to_string(least - 1)).code,
+            kDoesNotFit);
   EXPECT_EQ(plan("--steps 100 --strategy store_all --budget 50 --json").out, "");
 }
 
@@ -274,20 +301,25 @@ TEST(PlanFailures, FilesThatCannotBeReadAreFailuresAndBadOnesBadInput) {
     const TemporaryFile truncated("half.json", "{\"steps\": [{\"forward\": 1},\n {\"for");
     const Outcome bad = plan(steps + option + " " + truncated.path());
     EXPECT_EQ(bad.code, kBadUsage);
-    EXPECT_THAT(bad.err, AllOf(HasSubstr("half.json"), HasSubstr("not valid JSON at line 2, byte ")));
+    EXPECT_THAT(bad.err,
+                AllOf(HasSubstr("half.json"), HasSubstr("not valid JSON at line 2, byte ")));
   }
 }
 
 TEST(PlanFailures, AChainFileSaysItAll) {
   const TemporaryFile file("chain.json", R"({"steps":[{"state":1},{"state":2}]})");
-  for (const char* other : {"--steps 3", "--forward 1", "--record 1", "--backward 1", "--state 1", "--tape 1"}) {
+  for (const char* other :
+       {"--steps 3", "--forward 1", "--record 1", "--backward 1", "--state 1", "--tape 1"}) {
     const Outcome outcome = plan("--chain " + file.path() + " " + other);
     EXPECT_EQ(outcome.code, kBadUsage);
     EXPECT_THAT(outcome.err, HasSubstr("contradict"));
   }
-  EXPECT_THAT(plan("--chain " + file.path() + " --slots 2 --strategy revolve").err, HasSubstr("differ in size"));
-  EXPECT_THAT(plan("--chain " + file.path() + " --tier disk:slots=3").err, HasSubstr("differ in size"));
-  EXPECT_THAT(plan("--chain " + file.path() + " --largest").err, HasSubstr("--largest repeats one step"));
+  EXPECT_THAT(plan("--chain " + file.path() + " --slots 2 --strategy revolve").err,
+              HasSubstr("differ in size"));
+  EXPECT_THAT(plan("--chain " + file.path() + " --tier disk:slots=3").err,
+              HasSubstr("differ in size"));
+  EXPECT_THAT(plan("--chain " + file.path() + " --largest").err,
+              HasSubstr("--largest repeats one step"));
 }
 
 }  // namespace

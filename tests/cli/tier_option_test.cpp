@@ -16,7 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(TierOption, ReadsEveryKey) {
-  const TierOption option = parse_tier("disk:capacity=4GiB,write=2.5GB/s,read=0.5,latency=0.25,duplex=no");
+  const TierOption option =
+      parse_tier("disk:capacity=4GiB,write=2.5GB/s,read=0.5,latency=0.25,duplex=no");
   EXPECT_EQ(option.tier, (Tier{"disk", 4_GiB, 2.5e9, 0.5, 0.25, 0.25, false}));
   EXPECT_FALSE(option.slots);
   EXPECT_EQ(option.sized(100), option.tier);
@@ -37,7 +38,8 @@ TEST(TierOption, TimesAreSecondsOfATransferOfAnySizeAndLatencyIsAdded) {
 }
 
 TEST(TierOption, AloneANameIsAFreeUnlimitedTier) {
-  for (const char* word : {"disk", "disk:"}) EXPECT_EQ(parse_tier(word).tier, Tier{.name = "disk"}) << word;
+  for (const char* word : {"disk", "disk:"})
+    EXPECT_EQ(parse_tier(word).tier, Tier{.name = "disk"}) << word;
 }
 
 TEST(TierOption, SaysWhatIsWrong) {

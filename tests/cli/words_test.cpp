@@ -37,8 +37,8 @@ TEST(ReadCount, ReadsWholeNumbers) {
 }
 
 TEST(ReadCount, NamesOptionValueAndLimits) {
-  for (const char* word : {"", "-1", "11", "1.5", "nan", "inf", "-inf", "1e30", "9223372036854775808", "0x5", "5 ", " 5",
-                           "five", "1e-3", "--json"}) {
+  for (const char* word : {"", "-1", "11", "1.5", "nan", "inf", "-inf", "1e30",
+                           "9223372036854775808", "0x5", "5 ", " 5", "five", "1e-3", "--json"}) {
     EXPECT_EQ(message_of([word] { read_count("--steps", word, 0, 10); }),
               std::string("--steps is '") + word + "'; it must be a whole number from 0 to 10");
   }
@@ -47,7 +47,9 @@ TEST(ReadCount, NamesOptionValueAndLimits) {
 TEST(ReadCounts, SplitsAtCommas) {
   EXPECT_THAT(read_counts("--interval", "30,5,1", 1, 100), ElementsAre(30, 5, 1));
   for (const char* word : {"", ",", "5,", ",5", "5,0", "5;6"}) {
-    EXPECT_THAT(message_of([word] { read_counts("--interval", word, 1, 100); }), HasSubstr("from 1 to 100")) << word;
+    EXPECT_THAT(message_of([word] { read_counts("--interval", word, 1, 100); }),
+                HasSubstr("from 1 to 100"))
+        << word;
   }
 }
 
@@ -55,18 +57,23 @@ TEST(ReadSeconds, RefusesWhatIsNoTime) {
   EXPECT_EQ(read_seconds("--forward", "2.5e-3"), 2.5e-3);
   EXPECT_EQ(read_seconds("--forward", "0"), 0);
   for (const char* word : {"", "-1", "nan", "inf", "1e16", "1e400", "1s", "0x1"}) {
-    EXPECT_THAT(message_of([word] { read_seconds("--forward", word); }),
-                AllOf(HasSubstr(std::string("--forward is '") + word + "'"), HasSubstr("from 0 to 1e15")));
+    EXPECT_THAT(
+        message_of([word] { read_seconds("--forward", word); }),
+        AllOf(HasSubstr(std::string("--forward is '") + word + "'"), HasSubstr("from 0 to 1e15")));
   }
 }
 
 TEST(ReadSize, NamesOptionValueAndLimits) {
   EXPECT_EQ(read_size("--budget", "unlimited", 0, kUnlimited), kUnlimited);
   EXPECT_EQ(read_size("--state", "2KiB", 1, 4096), 2048);
-  EXPECT_THAT(message_of([] { read_size("--state", "0", 1, 4096); }), HasSubstr("--state is '0'; it must be from 1 to 4096"));
-  EXPECT_THAT(message_of([] { read_size("--state", "5KiB", 1, 4096); }), HasSubstr("from 1 to 4096 bytes"));
-  EXPECT_THAT(message_of([] { read_size("--budget", "9223372036854775808", 0, kUnlimited); }), HasSubstr("2^63"));
-  EXPECT_THAT(message_of([] { read_size("--budget", "much", 0, kUnlimited); }), HasSubstr("--budget is 'much'"));
+  EXPECT_THAT(message_of([] { read_size("--state", "0", 1, 4096); }),
+              HasSubstr("--state is '0'; it must be from 1 to 4096"));
+  EXPECT_THAT(message_of([] { read_size("--state", "5KiB", 1, 4096); }),
+              HasSubstr("from 1 to 4096 bytes"));
+  EXPECT_THAT(message_of([] { read_size("--budget", "9223372036854775808", 0, kUnlimited); }),
+              HasSubstr("2^63"));
+  EXPECT_THAT(message_of([] { read_size("--budget", "much", 0, kUnlimited); }),
+              HasSubstr("--budget is 'much'"));
 }
 
 TEST(Shown, IsShortAndPrintable) {
@@ -84,11 +91,16 @@ TEST(Nearest, FindsTypingMistakesOnly) {
 }
 
 TEST(FormatSeconds, IsShort) {
-  const std::pair<double, const char*> cases[] = {{0, "0 s"},           {1.5e-9, "1.5 ns"},
-                                                  {2e-6, "2 us"},       {0.25, "250 ms"},
-                                                  {36, "36 s"},         {119.5, "119.5 s"},
-                                                  {7284, "7284 s (2 h 1 min)"}, {9999.96, "10000.0 s (2 h 47 min)"},
-                                                  {1e6, "1000000 s (11 d 13 h)"}, {1e27, "1e+27 s"}};
+  const std::pair<double, const char*> cases[] = {{0, "0 s"},
+                                                  {1.5e-9, "1.5 ns"},
+                                                  {2e-6, "2 us"},
+                                                  {0.25, "250 ms"},
+                                                  {36, "36 s"},
+                                                  {119.5, "119.5 s"},
+                                                  {7284, "7284 s (2 h 1 min)"},
+                                                  {9999.96, "10000.0 s (2 h 47 min)"},
+                                                  {1e6, "1000000 s (11 d 13 h)"},
+                                                  {1e27, "1e+27 s"}};
   for (const auto& [seconds, text] : cases) EXPECT_EQ(format_seconds(seconds), text);
 }
 

@@ -28,8 +28,11 @@ std::string message_of(const std::function<void()>& call) {
 }
 
 TEST(ParseJson, NamesLineAndByteOfTheFirstMistake) {
-  const auto message = [](const char* text) { return message_of([text] { parse_json(text, "chain"); }); };
-  EXPECT_THAT(message("{\n\"a\": 1,\n\"b\" 2}"), AllOf(StartsWith("chain: not valid JSON at line 3, byte "), HasSubstr("':'")));
+  const auto message = [](const char* text) {
+    return message_of([text] { parse_json(text, "chain"); });
+  };
+  EXPECT_THAT(message("{\n\"a\": 1,\n\"b\" 2}"),
+              AllOf(StartsWith("chain: not valid JSON at line 3, byte "), HasSubstr("':'")));
   EXPECT_THAT(message(""), HasSubstr("line 1"));
   EXPECT_THAT(message("{\"a\":"), HasSubstr("unexpected end of input"));
   EXPECT_THAT(message("{} {}"), HasSubstr("not valid JSON"));
@@ -39,17 +42,20 @@ TEST(ParseJson, NamesLineAndByteOfTheFirstMistake) {
 }
 
 TEST(ParseJson, RefusesAKeyGivenTwiceInOneObjectOnly) {
-  EXPECT_THAT(message_of([] { parse_json(R"({"a":1,"b":{"a":2},"a":3})", "x"); }), HasSubstr("\"a\" is given twice"));
+  EXPECT_THAT(message_of([] { parse_json(R"({"a":1,"b":{"a":2},"a":3})", "x"); }),
+              HasSubstr("\"a\" is given twice"));
   EXPECT_EQ(parse_json(R"([{"a":1},{"a":2,"b":{"a":3}}])", "x").size(), 2U);
 }
 
 TEST(ParseJson, RefusesAbsurdNesting) {
-  EXPECT_THAT(message_of([] { parse_json(std::string(100'000, '['), "x"); }), HasSubstr("nested deeper than 16"));
+  EXPECT_THAT(message_of([] { parse_json(std::string(100'000, '['), "x"); }),
+              HasSubstr("nested deeper than 16"));
 }
 
 TEST(JsonObject, RefusesOtherValuesAndUnknownKeys) {
   const Json array = parse_json("[1]", "x");
-  EXPECT_THAT(message_of([&] { JsonObject(array, "x", {}); }), HasSubstr("expected an object {...}, found an array"));
+  EXPECT_THAT(message_of([&] { JsonObject(array, "x", {}); }),
+              HasSubstr("expected an object {...}, found an array"));
   const Json json = parse_json(R"({"tape":1,"tapes":2})", "x");
   EXPECT_EQ(message_of([&] { JsonObject(json, "chain: step", {"state", "tape"}); }),
             "chain: step: unknown key \"tapes\"; allowed are state, tape");
@@ -57,13 +63,15 @@ TEST(JsonObject, RefusesOtherValuesAndUnknownKeys) {
 
 class JsonObjectValues : public ::testing::Test {
  protected:
-  const Json json = parse_json(R"({"whole":3,"float":2.5,"big":1e6,"negative":-1,"huge":9223372036854775807,
+  const Json json =
+      parse_json(R"({"whole":3,"float":2.5,"big":1e6,"negative":-1,"huge":9223372036854775807,
                                    "beyond":9223372036854775808,"text":"64KiB","rate":"2.5GB/s","yes":true,
                                    "none":null,"list":[1]})",
-                               "file");
+                 "file");
   const JsonObject object{json,
                           "file",
-                          {"whole", "float", "big", "negative", "huge", "beyond", "text", "rate", "yes", "none", "list"}};
+                          {"whole", "float", "big", "negative", "huge", "beyond", "text", "rate",
+                           "yes", "none", "list"}};
 };
 
 TEST_F(JsonObjectValues, ReadsEachType) {
@@ -88,7 +96,8 @@ TEST_F(JsonObjectValues, ReadsEachType) {
 }
 
 TEST_F(JsonObjectValues, NamesKeyAndValueOfAWrongType) {
-  EXPECT_EQ(message_of([&] { object.number("text", 0); }), "file: text is \"64KiB\"; it must be a number");
+  EXPECT_EQ(message_of([&] { object.number("text", 0); }),
+            "file: text is \"64KiB\"; it must be a number");
   EXPECT_THAT(message_of([&] { object.number("none", 0); }), HasSubstr("file: none is null"));
   EXPECT_THAT(message_of([&] { object.integer("float", 0); }), HasSubstr("file: float is 2.5"));
   EXPECT_THAT(message_of([&] { object.integer("beyond", 0); }), HasSubstr("below 2^63"));
@@ -106,7 +115,8 @@ TEST_F(JsonObjectValues, NamesKeyAndValueOfAWrongType) {
 TEST(JsonObject, SaysWhereInsideAnArray) {
   const Json json = parse_json(R"({"tape":"x"})", "x");
   const JsonObject object(json, "chain: steps[3]", {"tape"});
-  EXPECT_THAT(message_of([&] { object.bytes("tape", 0); }), StartsWith("chain: steps[3].tape is \"x\""));
+  EXPECT_THAT(message_of([&] { object.bytes("tape", 0); }),
+              StartsWith("chain: steps[3].tape is \"x\""));
 }
 
 TEST(JsonString, QuotesAndReplacesWhatIsNotText) {

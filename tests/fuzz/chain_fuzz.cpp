@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain files: any text is read or refused with an Error; what is read survives being written and read again.
+// Chain files: any text is read or refused with an Error; what is read survives being written and
+// read again.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All words of `ebb plan`, one a line: whatever they are, the program ends with one of its exit codes, says something on
-// exactly one of its outputs, and lets no exception through.
+// All words of `ebb plan`, one a line: whatever they are, the program ends with one of its exit
+// codes, says something on exactly one of its outputs, and lets no exception through.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -23,7 +23,9 @@ constexpr std::int64_t kMostSlots = 1000;
 std::string cut(const std::string& word, std::int64_t most) {
   char* end = nullptr;
   const double number = std::strtod(word.c_str(), &end);
-  return !word.empty() && *end == '\0' && number > static_cast<double>(most) && number <= 1e12 ? std::to_string(most) : word;
+  return !word.empty() && *end == '\0' && number > static_cast<double>(most) && number <= 1e12
+             ? std::to_string(most)
+             : word;
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -38,19 +40,24 @@ bool names_a_file(const std::vector<std::string>& words) {
   static const std::set<std::string> presets = {"laptop", "ipu-mk2", "ipu-mk2-tile", "h200-node"};
   for (std::size_t i = 0; i < words.size(); ++i) {
     for (const std::string option : {"--chain", "--platform"}) {
-      if (words[i].starts_with(option + "=") && !presets.contains(words[i].substr(option.size() + 1))) return true;
-      if (words[i] == option && i + 1 < words.size() && !presets.contains(words[i + 1])) return true;
+      if (words[i].starts_with(option + "=") &&
+          !presets.contains(words[i].substr(option.size() + 1)))
+        return true;
+      if (words[i] == option && i + 1 < words.size() && !presets.contains(words[i + 1]))
+        return true;
     }
   }
   return false;
 }
 
 void shorten(std::vector<std::string>& words) {
-  const std::array<std::pair<std::string, std::int64_t>, 2> limits = {{{"--steps", kMostSteps}, {"--slots", kMostSlots}}};
+  const std::array<std::pair<std::string, std::int64_t>, 2> limits = {
+      {{"--steps", kMostSteps}, {"--slots", kMostSlots}}};
   for (std::size_t i = 0; i < words.size(); ++i) {
     for (const auto& [option, most] : limits) {
       if (words[i] == option && i + 1 < words.size()) words[i + 1] = cut(words[i + 1], most);
-      if (words[i].starts_with(option + "=")) words[i] = option + "=" + cut(words[i].substr(option.size() + 1), most);
+      if (words[i].starts_with(option + "="))
+        words[i] = option + "=" + cut(words[i].substr(option.size() + 1), most);
     }
   }
 }
@@ -65,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ostringstream out, err;
   const int code = ebb::run_cli(words, out, err);
   if (code != ebb::kDone && code != ebb::kBadUsage && code != ebb::kDoesNotFit) __builtin_trap();
-  if (out.str().empty() == (code == ebb::kDone) || err.str().empty() != (code == ebb::kDone)) __builtin_trap();
+  if (out.str().empty() == (code == ebb::kDone) || err.str().empty() != (code == ebb::kDone))
+    __builtin_trap();
   return 0;
 }

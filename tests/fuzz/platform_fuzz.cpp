@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Platform files: any text is read or refused with an Error; what is read survives being written and read again.
+// Platform files: any text is read or refused with an Error; what is read survives being written
+// and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,7 +10,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const ebb::Platform platform = ebb::platform_from_json({reinterpret_cast<const char*>(data), size});
+    const ebb::Platform platform =
+        ebb::platform_from_json({reinterpret_cast<const char*>(data), size});
     if (ebb::platform_from_json(ebb::to_json(platform)) != platform) __builtin_trap();
   } catch (const ebb::Error&) {
   }

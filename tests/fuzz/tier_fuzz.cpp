@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of --tier: any text is read or refused with an Error; what is read makes a sound platform.
+// The value of --tier: any text is read or refused with an Error; what is read makes a sound
+// platform.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
