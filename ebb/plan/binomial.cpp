@@ -31,56 +31,71 @@ std::int64_t repeats_of(std::int64_t l, std::int64_t s, std::int64_t at_most) {
   return r;
 }
 
-// What the hsm schedule of l steps with s slots does, the keeping of its start not counted.
-struct Tally {
-  std::int64_t actions = 0, calls = 0, held = 0;
-};
-
-class Tallies {
+// How many states the hsm schedule of l steps with s slots saves, its start not counted.
+class Saves {
  public:
-  Tally of(std::int64_t l, std::int64_t s) {
-    if (l == 1) return {2, 2, 0};
-    if (s == 1) return {4 * l - 2, 3 * l - 1, 0};
-    const auto found = known_.find({l, s});
-    if (found != known_.end()) return found->second;
-    std::int32_t repeats = 0;
-    const std::int64_t y = binomial_split(l, s, repeats);
-    const Tally right = of(l - y, s - 1);
-    const Tally left = of(y, s);
-    const std::int64_t kept = l - y > 1 ? 1 : 0;
-    const Tally sum{right.actions + left.actions + 2 + 2 * kept, right.calls + left.calls + 1,
-                    std::max(right.held + kept, left.held)};
-    known_.emplace(std::pair{l, s}, sum);
-    return sum;
+  std::int64_t of(std::int64_t l, std::int64_t s) {
+    struct Open {
+      Key key;
+      std::int32_t repeats;  // no part repeats more than the whole
+    };
+    std::vector<Open> open{{{l, s}, 0}};
+    while (!open.empty()) {
+      auto [key, repeats] = open.back();
+      if (known(key)) {
+        open.pop_back();
+        continue;
+      }
+      const std::int64_t y = binomial_split(key.first, key.second, repeats);
+      const Key right{key.first - y, key.second - 1};
+      const Key left{y, key.second};
+      const auto in_right = known(right);
+      const auto in_left = known(left);
+      if (in_right && in_left) {
+        known_.emplace(key, *in_right + *in_left + (right.first > 1 ? 1 : 0));
+        open.pop_back();
+      } else {
+        if (!in_right) open.push_back({right, repeats});
+        if (!in_left) open.push_back({left, repeats});
+      }
+    }
+    return *known({l, s});
   }
 
  private:
-  std::map<std::pair<std::int64_t, std::int64_t>, Tally> known_;
+  using Key = std::pair<std::int64_t, std::int64_t>;
+
+  std::optional<std::int64_t> known(const Key& key) const {
+    const auto [l, s] = key;
+    if (s == 1 || l <= 2) return 0;
+    if (l <= s + 1) return l - 2;
+    const auto found = known_.find(key);
+    return found == known_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::map<Key, std::int64_t> known_;
 };
 
+// In the tree of segments every step is recorded and reversed, and each of the l-1 inner nodes advances once and loads
+// its start once.
 Prediction forecast_hsm(const Problem& p, std::int64_t slots) {
   Prediction f;
   const std::int64_t n = p.steps();
   f.records = n;
   f.advances = binomial_advances(n, slots);
   f.forwards = n + f.advances;
-  Tally tally = Tallies().of(n, slots);
-  if (p.machine.start_charged && n > 1) {
-    tally.actions += 2;
-    tally.held += 1;
-  }
-  f.actions = tally.actions;
+  const bool charged = p.machine.start_charged && n > 1;
+  const std::int64_t saves = Saves().of(n, slots) + (charged ? 1 : 0);
+  f.actions = 2 * n + 2 * (n - 1) + 2 * saves;
   f.seconds = unavoidable_seconds(p.chain) + static_cast<double>(f.advances) * p.step.forward +
-              static_cast<double>(tally.calls) * p.chain.call();
+              static_cast<double>(3 * n - 1) * p.chain.call();
+  const std::int64_t held =
+      std::max<std::int64_t>(std::min(slots - 1, n - 2), 0) + (charged ? 1 : 0);
   f.peak.assign(p.tiers().size() + 1, 0);
-  f.peak[0] = add_bytes(p.working(), scale_bytes(p.step.state, tally.held));
+  f.peak[0] = add_bytes(p.working(), scale_bytes(p.step.state, held));
   f.moved.assign(p.tiers().size(), {});
   return f;
 }
-
-// The tallies walk both parts of every segment by recursion: deep for thousands of slots, which need no forecast since
-// such plans have few actions per step.
-constexpr std::int64_t kForecastSlots = 4096;
 
 Draft draft_states(const Problem& p, std::int64_t slots) {
   Segment root = p.root();
@@ -93,7 +108,7 @@ Draft draft_states(const Problem& p, std::int64_t slots) {
   draft.at_least +=
       static_cast<double>(binomial_advances(p.steps(), std::max<std::int64_t>(slots, 1))) *
       p.step.forward;
-  if (slots >= 1 && slots <= kForecastSlots) draft.forecast = forecast_hsm(p, slots);
+  if (p.steps() > kReplaySteps) draft.forecast = forecast_hsm(p, std::max<std::int64_t>(slots, 1));
   return draft;
 }
 

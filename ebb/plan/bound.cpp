@@ -42,7 +42,7 @@ class Relaxation {
 
   // The least time that the counting arguments allow.
   double seconds() const {
-    if (machine_.platform.tiers.empty()) return unavoidable_ + reruns(0, 0);
+    if (machine_.platform.tiers.empty()) return unavoidable_ + reruns_in_fast();
     return machine_.sync ? in_turns() : overlapped();
   }
 
@@ -116,6 +116,14 @@ class Relaxation {
       sum += 1 + static_cast<double>(left / tape_);
     }
     return sum;
+  }
+
+  double reruns_in_fast() const {
+    // Where nothing fits A_j = j, which needs no table.
+    const bool alike = again_.size() == 1;
+    if (!alike || fast_.size() < 2 || fast_[0] != 1 || fast_[1] != 2) return reruns(0, 0);
+    const auto total = static_cast<double>(steps_);
+    return total * (total - 1) / 2 * again_.front();
   }
 
   // Reruns when `items` are kept in slow tiers over the whole run and `tapes` of them are tapes of the first sweep.

@@ -38,6 +38,9 @@ struct Problem {
   Segment root() const;
 };
 
+// Chains up to this long are always judged by replay; a longer one by its forecast, if the draft has one.
+inline constexpr std::int64_t kReplaySteps = 4'000'000;
+
 // A plan before it is judged.
 struct Draft {
   Plan::Start start;
@@ -45,7 +48,7 @@ struct Draft {
   bool optimal = false;
   // No replay of this draft is faster.
   double at_least = 0;
-  // Known without replay; used when a replay would be too long.
+  // Known without replay.
   std::optional<Prediction> forecast;
 };
 

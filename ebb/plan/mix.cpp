@@ -13,6 +13,8 @@ using Kind = Choice::Kind;
 // Inner steps of the exact table's minimum that a plan may cost, and its entries.
 constexpr double kTableWork = 4e9;
 constexpr double kTableEntries = 2e7;
+// Entries of the capacities: chains that run steps more often than they say are cut less well.
+constexpr std::size_t kCapacities = 1 << 23;
 // Columns of the capacities: beyond that many units of memory they grow coarser.
 constexpr std::int64_t kColumns = 1 << 21;
 
@@ -168,12 +170,13 @@ class MixTable : public MixPolicy {
   std::array<Kept, 2> kept_;
 };
 
-// rows_[j][m] = A_j(m), no more than the steps.
+// table_[j,m] = A_j(m), no more than the steps.
 class Capacities : public MixPolicy {
  public:
-  Capacities(std::int64_t steps, const Units& units) : u_(units), steps_(steps) {
-    rows_.emplace_back(static_cast<std::size_t>(u_.room) + 1, 0);
-    while (rows_.back().back() < steps) add_row();
+  Capacities(std::int64_t steps, const Units& units)
+      : u_(units), steps_(steps), columns_(static_cast<std::size_t>(units.room) + 1) {
+    table_.assign(columns_, 0);
+    while (table_.back() < steps && table_.size() < kCapacities) add_row();
   }
 
   Choice choose(const Segment& s) const override {
@@ -193,40 +196,39 @@ class Capacities : public MixPolicy {
   // The sum over j of what A_j leaves over: no plan of the class runs fewer forwards.
   std::int64_t forwards(std::int64_t t, std::int64_t m) const override {
     std::int64_t sum = 0;
-    for (std::size_t j = 0; j < rows_.size() && at(j, m) < t; ++j) sum += t - at(j, m);
+    for (std::size_t j = 0; j < rows() && at(j, m) < t; ++j) sum += t - at(j, m);
     return sum;
   }
 
  private:
   std::int64_t at(std::size_t j, std::int64_t m) const {
-    return rows_[j][static_cast<std::size_t>(m)];
+    return table_[j * columns_ + static_cast<std::size_t>(m)];
   }
+  std::size_t rows() const { return table_.size() / columns_; }
 
   void add_row() {
-    const std::vector<std::int64_t>& before = rows_.back();
-    std::vector<std::int64_t> row(before.size());
-    for (std::size_t m = 0; m < row.size(); ++m) {
+    const std::size_t before = table_.size() - columns_;
+    const auto state = static_cast<std::size_t>(u_.state);
+    const auto tape = static_cast<std::size_t>(u_.tape);
+    table_.resize(table_.size() + columns_);
+    std::int64_t* const row = &table_[before + columns_];
+    for (std::size_t m = 0; m < columns_; ++m) {
       std::int64_t right = 1;
-      if (m >= static_cast<std::size_t>(u_.state)) {
-        right = std::max(right, row[m - static_cast<std::size_t>(u_.state)]);
-      }
-      if (m >= static_cast<std::size_t>(u_.tape)) {
-        right = std::max(right, 1 + row[m - static_cast<std::size_t>(u_.tape)]);
-      }
-      row[m] = std::min(before[m] + right, steps_);
+      if (m >= state) right = std::max(right, row[m - state]);
+      if (m >= tape) right = std::max(right, 1 + row[m - tape]);
+      row[m] = std::min(table_[before + m] + right, steps_);
     }
-    rows_.push_back(std::move(row));
   }
 
   // How many of t steps run at most j times when the right part has `rest` units and a tape is kept between or not.
   std::int64_t reach(std::size_t j, std::int64_t m, std::int64_t rest, std::int64_t tape) const {
-    return j == 0 ? 0 : at(j - 1, m) + tape + at(std::min(j, rows_.size() - 1), rest);
+    return j == 0 ? 0 : at(j - 1, m) + tape + at(std::min(j, rows() - 1), rest);
   }
 
   std::int64_t split_cost(std::int64_t t, std::int64_t m, std::int64_t rest,
                           std::int64_t tape) const {
     std::int64_t sum = 0;
-    for (std::size_t j = 0; j <= rows_.size(); ++j) {
+    for (std::size_t j = 0; j <= rows(); ++j) {
       const std::int64_t reached = reach(j, m, rest, tape);
       if (reached >= t) break;
       sum += t - reached;
@@ -237,10 +239,10 @@ class Capacities : public MixPolicy {
   // The left part as long as its capacity allows while the right part keeps what it can do in one run less.
   std::int64_t split(std::int64_t t, std::int64_t m, std::int64_t rest, std::int64_t tape) const {
     std::size_t r = 1;
-    while (r < rows_.size() && reach(r, m, rest, tape) < t) ++r;
-    const std::int64_t left_most = at(std::min(r - 1, rows_.size() - 1), m);
+    while (r < rows() && reach(r, m, rest, tape) < t) ++r;
+    const std::int64_t left_most = at(std::min(r - 1, rows() - 1), m);
     const std::int64_t right_least = at(r - 1, rest);
-    const std::int64_t right_most = at(std::min(r, rows_.size() - 1), rest);
+    const std::int64_t right_most = at(std::min(r, rows() - 1), rest);
     std::int64_t left = std::min(left_most, t - tape - right_least);
     left = std::max({left, t - tape - right_most, std::int64_t{1} - tape});
     return std::min(left + tape, t - 1);
@@ -248,7 +250,8 @@ class Capacities : public MixPolicy {
 
   Units u_;
   std::int64_t steps_;
-  std::vector<std::vector<std::int64_t>> rows_;
+  std::size_t columns_;
+  std::vector<std::int64_t> table_;
 };
 
 }  // namespace

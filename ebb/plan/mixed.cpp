@@ -11,6 +11,8 @@ using Kind = Choice::Kind;
 // Inner steps of the exact table's minimum that a plan may cost, and its entries.
 constexpr double kTableWork = 4e9;
 constexpr double kTableEntries = 2e7;
+// Entries of the capacities: chains that run steps more often than they say are cut less well.
+constexpr std::size_t kCapacities = 1 << 23;
 
 class MixedPolicy : public Policy {
  public:
@@ -101,9 +103,10 @@ class MixedTable : public MixedPolicy {
 // costs are not convex the cuts are good, not optimal.
 class MixedCapacities : public MixedPolicy {
  public:
-  MixedCapacities(std::int64_t steps, std::int64_t slots) : steps_(steps) {
-    rows_.emplace_back(static_cast<std::size_t>(slots) + 1, 1);
-    while (rows_.back().back() < steps) add_row();
+  MixedCapacities(std::int64_t steps, std::int64_t slots)
+      : steps_(steps), columns_(static_cast<std::size_t>(slots) + 1) {
+    table_.assign(columns_, 1);
+    while (table_.back() < steps && table_.size() < kCapacities) add_row();
   }
 
   // Every step runs once.
@@ -111,13 +114,14 @@ class MixedCapacities : public MixedPolicy {
 
  private:
   std::int64_t at(std::size_t j, std::int64_t s) const {
-    return rows_[j][static_cast<std::size_t>(s)];
+    return table_[j * columns_ + static_cast<std::size_t>(s)];
   }
+  std::size_t rows() const { return table_.size() / columns_; }
 
   std::int64_t cut(std::int64_t t, std::int64_t s) const override {
     if (s == 1) return 0;
     std::size_t r = 1;
-    while (at(r, s) < t) ++r;
+    while (r + 1 < rows() && at(r, s) < t) ++r;
     const std::int64_t rest = at(r, s - 1);
     if (t - 1 <= rest) return 1;
     const std::int64_t left = std::min(at(r - 1, s), t - at(r - 1, s - 1));
@@ -125,22 +129,20 @@ class MixedCapacities : public MixedPolicy {
   }
 
   void add_row() {
-    const auto j = static_cast<std::int64_t>(rows_.size());
-    std::vector<std::int64_t> row(rows_.back().size());
-    row[0] = 1;
-    for (std::size_t s = 1; s < row.size(); ++s) {
-      if (j == 1) {
-        row[s] = std::min(static_cast<std::int64_t>(s) + 1, steps_);
-      } else {
-        row[s] = std::min(std::max(1 + row[s - 1], rows_.back()[s] + row[s - 1]), steps_);
-      }
+    const auto j = static_cast<std::int64_t>(rows());
+    const std::size_t before = table_.size() - columns_;
+    table_.resize(table_.size() + columns_, 1);
+    std::int64_t* const row = &table_[before + columns_];
+    for (std::size_t s = 1; s < columns_; ++s) {
+      const auto slots = static_cast<std::int64_t>(s);
+      const std::int64_t cut_last = std::max(1 + row[s - 1], table_[before + s] + row[s - 1]);
+      row[s] = std::min(j == 1 ? slots + 1 : (s == 1 ? j + 1 : cut_last), steps_);
     }
-    if (row.size() > 1) row[1] = std::min(j + 1, steps_);
-    rows_.push_back(std::move(row));
   }
 
   std::int64_t steps_;
-  std::vector<std::vector<std::int64_t>> rows_;  // [j][s]
+  std::size_t columns_;
+  std::vector<std::int64_t> table_;  // [j,s]
 };
 
 }  // namespace

@@ -20,8 +20,25 @@ Bound without_rounding(Bound bound, double seconds) {
   return bound;
 }
 
-// A plan of more actions is judged by its forecast, where there is one.
-constexpr std::int64_t kReplaySteps = 4'000'000;
+// Gives up on plans that are too long to compare.
+class ShortCursor : public Cursor {
+ public:
+  explicit ShortCursor(std::unique_ptr<Cursor> cursor) : cursor_(std::move(cursor)) {}
+  bool next(Action& action) override {
+    if (++taken_ > kMost) {
+      fail(ErrorCode::unavailable, "the plan has more than ", kMost,
+           " actions, too many to predict; take strategy revolve, a larger budget or larger steps");
+    }
+    return cursor_->next(action);
+  }
+  void finish(std::int64_t n) override { cursor_->finish(n); }
+
+ private:
+  // Some seconds of replay.
+  static constexpr std::int64_t kMost = 40'000'000;
+  std::unique_ptr<Cursor> cursor_;
+  std::int64_t taken_ = 0;
+};
 
 bool takes_intervals(const Row& row) {
   return row.row.algorithm == "interval" || row.row.algorithm == "stream";
@@ -90,10 +107,11 @@ Plan judged(const Row& row, const Problem& p, Draft draft) {
   plan.machine = p.machine;
   plan.length_unknown = p.options.length_unknown;
   plan.set_start(std::move(draft.start));
-  if (draft.forecast && p.steps() > kReplaySteps) {
+  if (draft.forecast) {
     plan.prediction = std::move(*draft.forecast);
   } else {
-    plan.prediction = replay(p.chain, p.machine, *plan.cursor(), {p.options.length_unknown});
+    ShortCursor cursor(plan.cursor());
+    plan.prediction = replay(p.chain, p.machine, cursor, {p.options.length_unknown});
   }
   return plan;
 }
@@ -155,7 +173,13 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform, co
   const auto done = [&] { return best && best->prediction.seconds <= floor.seconds * (1 + 1e-9); };
   const auto consider = [&](Entry& entry) {
     const Problem p = problem_for(*entry.row, chain, platform, o);
-    Plan plan = judged(*entry.row, p, std::move(entry.draft));
+    Plan plan;
+    try {
+      plan = judged(*entry.row, p, std::move(entry.draft));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unavailable) throw;
+      return;
+    }
     if (!best || plan.prediction.seconds < best->prediction.seconds) best = std::move(plan);
   };
   Bytes least = kUnlimited;

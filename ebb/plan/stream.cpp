@@ -165,9 +165,12 @@ class Stream {
   }
 
   std::vector<std::int64_t> intervals() const {
-    if (!p_.options.intervals.empty()) return {p_.options.intervals.front()};
-    std::vector<std::int64_t> out;
     const std::int64_t n = p_.steps();
+    if (!p_.options.intervals.empty()) {
+      const std::int64_t given = p_.options.intervals.front();
+      return {p_.options.length_unknown ? given : std::min(given, std::max<std::int64_t>(n, 1))};
+    }
+    std::vector<std::int64_t> out;
     for (std::int64_t k = 1; k <= n; k = all() ? k + 1 : std::max(k + 1, k + k / 5)) out.push_back(k);
     return out;
   }
