@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five actions a plan is made of. What they mean for time and memory is written in replay.h; the executor follows
-// the same words.
+// The five actions a plan is made of. What they mean for time and memory is written in replay.h;
+// the executor follows the same words.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace ebb {
 
 enum class Item : std::uint8_t { state, tape };
 
-// Where an item is: `work` (the live state), `fast`, or a slow tier by its index in Platform::tiers.
+// Where an item is: `work` (the live state), `fast`, or a slow tier by its index in
+// Platform::tiers.
 struct Place {
   std::int8_t id = 0;
 

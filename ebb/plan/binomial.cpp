@@ -76,8 +76,25 @@ class Saves {
   std::map<Key, std::int64_t> known_;
 };
 
-// In the tree of segments every step is recorded and reversed, and each of the l-1 inner nodes advances once and loads
-// its start once.
+Draft draft_states(const Problem& p, std::int64_t slots) {
+  Segment root = p.root();
+  root.room = slots;
+  Draft draft = descend(std::make_shared<BinomialPolicy>(false), root);
+  draft.parameters = {{"slots", slots}};
+  draft.optimal = p.is_textbook();
+  draft.at_least = unavoidable_seconds(p.chain);
+  if (p.steps() == 0 || !p.chain.is_uniform()) return draft;
+  draft.at_least +=
+      static_cast<double>(binomial_advances(p.steps(), std::max<std::int64_t>(slots, 1))) *
+      p.step.forward;
+  if (p.steps() > kReplaySteps) draft.forecast = forecast_hsm(p, std::max<std::int64_t>(slots, 1));
+  return draft;
+}
+
+}  // namespace
+
+// In the tree of segments every step is recorded and reversed, and each of the l-1 inner nodes
+// advances once and loads its start once.
 Prediction forecast_hsm(const Problem& p, std::int64_t slots) {
   Prediction f;
   const std::int64_t n = p.steps();
@@ -96,23 +113,6 @@ Prediction forecast_hsm(const Problem& p, std::int64_t slots) {
   f.moved.assign(p.tiers().size(), {});
   return f;
 }
-
-Draft draft_states(const Problem& p, std::int64_t slots) {
-  Segment root = p.root();
-  root.room = slots;
-  Draft draft = descend(std::make_shared<BinomialPolicy>(false), root);
-  draft.parameters = {{"slots", slots}};
-  draft.optimal = p.chain.is_uniform() && p.chain.call() == 0;
-  draft.at_least = unavoidable_seconds(p.chain);
-  if (p.steps() == 0 || !p.chain.is_uniform()) return draft;
-  draft.at_least +=
-      static_cast<double>(binomial_advances(p.steps(), std::max<std::int64_t>(slots, 1))) *
-      p.step.forward;
-  if (p.steps() > kReplaySteps) draft.forecast = forecast_hsm(p, std::max<std::int64_t>(slots, 1));
-  return draft;
-}
-
-}  // namespace
 
 std::int64_t beta(std::int64_t s, std::int64_t r) {
   if (s < 0 || r < 0) return 0;
@@ -182,7 +182,8 @@ Draft draft_ism(const Problem& p) {
   root.room = slots;
   Draft draft = descend(std::make_shared<BinomialPolicy>(true), root);
   draft.parameters = {{"slots", slots}};
-  draft.optimal = p.chain.is_uniform() && p.chain.call() == 0;
+  // Cheaper recordings would be worth making for their state alone.
+  draft.optimal = p.is_textbook() && p.step.record >= p.step.forward;
   draft.at_least = unavoidable_seconds(p.chain);
   if (p.chain.is_uniform()) {
     const std::int64_t again = binomial_advances(p.steps() + 1, slots) - p.steps();

@@ -14,7 +14,8 @@ namespace {
 // The relaxed machine: what the proofs of docs/planning.md count.
 class Relaxation {
  public:
-  Relaxation(const Chain& chain, const Machine& machine) : machine_(machine), steps_(chain.steps()) {
+  Relaxation(const Chain& chain, const Machine& machine)
+      : machine_(machine), steps_(chain.steps()) {
     const bool uniform = chain.is_uniform();
     const std::int64_t kinds = uniform ? 1 : steps_;
     state_ = tape_ = kUnlimited;
@@ -55,12 +56,14 @@ class Relaxation {
     return whole == 0 ? 0 : again_[std::min(whole, again_.size()) - 1];
   }
 
-  // Uneven chains without slow tiers: when the last step first runs, the tapes held there save the reruns of their steps, and
-  // no choice of tapes saves more than the one that takes the best seconds a byte first, the last of them in part.
+  // Uneven chains without slow tiers: when the last step first runs, the tapes held there save the
+  // reruns of their steps, and no choice of tapes saves more than the one that takes the best
+  // seconds a byte first, the last of them in part.
   double knapsack(const Chain& chain) const {
     const std::int64_t last = steps_ - 1;
     const StepCost& end = chain.at(last);
-    const Bytes own = add_bytes(add_bytes(end.state, end.scratch), add_bytes(end.adjoint, end.tape));
+    const Bytes own =
+        add_bytes(add_bytes(end.state, end.scratch), add_bytes(end.adjoint, end.tape));
     double room = static_cast<double>(machine_.platform.fast - machine_.working.value_or(own));
     struct Saving {
       double seconds, bytes;
@@ -91,7 +94,7 @@ class Relaxation {
     for (std::int64_t j = 1;; ++j) {
       double reach = 0;
       if (machine_.states_only) {
-        reach = static_cast<double>(beta(slots, j - 1));
+        reach = static_cast<double>(beta(slots + (machine_.start_charged ? 0 : 1), j - 1));
         // A sub-chain between slow states has its start for free.
         between_.push_back(static_cast<double>(beta(slots + 1, j - 1)));
       } else {
@@ -106,7 +109,9 @@ class Relaxation {
     }
   }
 
-  double once() const { return 1 + std::floor(static_cast<double>(room_) / static_cast<double>(tape_)); }
+  double once() const {
+    return 1 + std::floor(static_cast<double>(room_) / static_cast<double>(tape_));
+  }
 
   // One group from the free start, then one for each further state that fits.
   double twice() const {
@@ -126,7 +131,8 @@ class Relaxation {
     return total * (total - 1) / 2 * again_.front();
   }
 
-  // Reruns when `items` are kept in slow tiers over the whole run and `tapes` of them are tapes of the first sweep.
+  // Reruns when `items` are kept in slow tiers over the whole run and `tapes` of them are tapes of
+  // the first sweep.
   double reruns(double items, double tapes) const {
     const auto total = static_cast<double>(steps_);
     double seconds = 0;

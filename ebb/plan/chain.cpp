@@ -22,8 +22,8 @@ void check_seconds(const char* name, double value, const std::string& where) {
 
 void check_bytes(const char* name, Bytes value, Bytes least, const std::string& where) {
   if (value < least || value > kLargest) {
-    fail(ErrorCode::invalid_argument, "chain: ", name, where, " is ", value, " bytes; it must be from ",
-         least, " to 2^62");
+    fail(ErrorCode::invalid_argument, "chain: ", name, where, " is ", value,
+         " bytes; it must be from ", least, " to 2^62");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain: the steps of one computation with their costs and sizes. Plain numbers; where they were measured is
-// somebody else's business.
+// A chain: the steps of one computation with their costs and sizes. Plain numbers; where they were
+// measured is somebody else's business.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct StepCost {
 };
 
 // N steps, alike (`uniform`, O(1) memory for any N) or each with its own costs (`of`). Immutable.
-// Both throw Error(invalid_argument) for negative or non-finite costs, sizes below 0 or states and tapes of 0 bytes, and
-// sums beyond 2^62.
+// Both throw Error(invalid_argument) for negative or non-finite costs, sizes below 0 or states and
+// tapes of 0 bytes, and sums beyond 2^62.
 class Chain {
  public:
   static Chain uniform(std::int64_t steps, const StepCost& step, double call = 0);
@@ -38,7 +38,8 @@ class Chain {
   const StepCost& at(std::int64_t i) const {
     return each_.empty() ? step_ : each_[static_cast<std::size_t>(i)];
   }
-  // Bytes of the state before step i; 0 for i == steps(), since the final state is the caller's output.
+  // Bytes of the state before step i; 0 for i == steps(), since the final state is the caller's
+  // output.
   Bytes state(std::int64_t i) const { return i >= steps_ ? 0 : at(i).state; }
 
   // Sums over the steps [a,b), without the seconds per call. O(1).

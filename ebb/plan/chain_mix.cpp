@@ -16,7 +16,8 @@ constexpr std::int64_t kItems = 128;
 constexpr std::int64_t kItemsInside = 8;
 constexpr std::int64_t kUnits = 1000;
 
-// Cuts [a,b) into `count` items of about equal length, each beginning where the state is smallest nearby.
+// Cuts [a,b) into `count` items of about equal length, each beginning where the state is smallest
+// nearby.
 std::vector<std::int64_t> cut(const Chain& chain, std::int64_t a, std::int64_t b,
                               std::int64_t count) {
   count = std::min(count, b - a);
@@ -62,7 +63,8 @@ struct Grid {
   std::int64_t units = 0;
 };
 
-// Exact in bytes where that takes few units, else budget / kUnits. More than storing everything is never used.
+// Exact in bytes where that takes few units, else budget / kUnits. More than storing everything is
+// never used.
 Grid grid_of(const Problem& p) {
   Bytes common = p.machine.working.value_or(0);
   for (std::int64_t i = 0; i < (p.chain.is_uniform() ? 1 : p.steps()); ++i) {
@@ -82,8 +84,8 @@ class ChainPolicy : public Policy {
   explicit ChainPolicy(const Problem& p)
       : chain_(p.chain), layout_(chain_, p.machine.working), grid_(grid_of(p)) {
     table_ = layout_.table<SegmentTable>(grid_.unit, grid_.units);
-    const bool fits = !std::isinf(
-        table_->seconds(StartKind::free, 0, layout_.all.count(), grid_.units));
+    const bool fits =
+        !std::isinf(table_->seconds(StartKind::free, 0, layout_.all.count(), grid_.units));
     // The budget fits in bytes but not in units: the plan that needs least.
     if (!fits) least_ = layout_.table<LeastTable>();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descent: the one way from decisions to actions. A policy says of a segment of steps what to keep; the descent walks
-// down the segments, right part before left, and emits the actions. Policies know no actions, the descent knows no
-// costs. Private to the room.
+// Descent: the one way from decisions to actions. A policy says of a segment of steps what to keep;
+// the descent walks down the segments, right part before left, and emits the actions. Policies know
+// no actions, the descent knows no costs. Private to the room.
 #pragma once
 
 #include <array>
@@ -14,11 +14,13 @@
 
 namespace ebb {
 
-// Steps [a,b) that wait to be reversed, state a live in `work`. `level` and `room` belong to the policy.
+// Steps [a,b) that wait to be reversed, state a live in `work`. `level` and `room` belong to the
+// policy.
 struct Segment {
   std::int64_t a = 0, b = 0;
   Place start = Place::fast;  // where state a can be loaded from again
-  bool owned = false;         // the descent drops the start after its last load; false: the caller's, or inside a tape
+  bool owned = false;  // the descent drops the start after its last load; false: the caller's, or
+                       // inside a tape
   std::int32_t level = 0;
   std::int64_t room = 0;
 
@@ -30,7 +32,8 @@ struct Choice {
     record_all,  // tapes of all steps, then reverse them; the start is not needed again
     restart,     // keep nothing: reverse the last step alone, then load the start for [a,b-1)
     keep_state,  // advance to `at`, keep state `at` in `place`; right part [at,b), left part [a,at)
-    keep_tape,   // advance to at-tapes, record [at-tapes,at) and keep the tapes; right part [at,b), left part [a,at-tapes)
+    keep_tape,   // advance to at-tapes, record [at-tapes,at) and keep the tapes; right part [at,b),
+                 // left part [a,at-tapes)
     keep_start,  // keep the live state a in `place` too and go on with the same segment from there
   };
   Kind kind = Kind::record_all;
@@ -59,8 +62,9 @@ class Policy {
 
 class Descent : public Cursor {
  public:
-  // Reverses `root`. An owned root start is dropped after its last load, like any other. Without `join_records`
-  // neighbouring Records stay apart: together they hold the largest scratch of both beside the tapes of both.
+  // Reverses `root`. An owned root start is dropped after its last load, like any other. Without
+  // `join_records` neighbouring Records stay apart: together they hold the largest scratch of both
+  // beside the tapes of both.
   Descent(std::shared_ptr<const Policy> policy, const Segment& root, bool join_records = true);
 
   bool next(Action& action) override;

@@ -17,7 +17,8 @@
 
 namespace ebb {
 
-// One planning question. Algorithms for uniform chains plan uneven ones by `step`: largest bytes, mean seconds.
+// One planning question. Algorithms for uniform chains plan uneven ones by `step`: largest bytes,
+// mean seconds.
 struct Problem {
   const Chain& chain;
   Machine machine;
@@ -34,11 +35,15 @@ struct Problem {
   std::int64_t states_in(Bytes bytes) const;
   // States tier k can hold, at most the chain's steps.
   std::int64_t states_in_tier(std::size_t k) const;
-  // The whole chain with the initial state where the accounting puts it: the caller's in fast, or nowhere yet.
+  // Steps alike and calls free, as the models of the published optima have it.
+  bool is_textbook() const { return chain.is_uniform() && chain.call() == 0; }
+  // The whole chain with the initial state where the accounting puts it: the caller's in fast, or
+  // nowhere yet.
   Segment root() const;
 };
 
-// Chains up to this long are always judged by replay; a longer one by its forecast, if the draft has one.
+// Chains up to this long are always judged by replay; a longer one by its forecast, if the draft
+// has one.
 inline constexpr std::int64_t kReplaySteps = 4'000'000;
 
 // A plan before it is judged.

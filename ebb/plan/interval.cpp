@@ -94,8 +94,8 @@ class Walk {
     cost.fast = scale_bytes(p_.step.state, held);
   }
 
-  // Chunks 0..count-1 of `every` steps, the last one shorter. The states before chunks 1..count-2 are always kept, the
-  // one before the last chunk only if that chunk loads it.
+  // Chunks 0..count-1 of `every` steps, the last one shorter. The states before chunks 1..count-2
+  // are always kept, the one before the last chunk only if that chunk loads it.
   void chunks(IntervalCost& cost, std::int64_t n, std::size_t level, Place start) const {
     const auto [every, place] = shape_.levels[level];
     const std::int64_t count = (n + every - 1) / every;
@@ -121,7 +121,8 @@ class Walk {
     }
   }
 
-  // `times` chunks of `steps` steps, the rightmost of them number `index`: the states before 1..index-1 are still kept.
+  // `times` chunks of `steps` steps, the rightmost of them number `index`: the states
+  // before 1..index-1 are still kept.
   void chunk(IntervalCost& cost, std::int64_t times, std::int64_t steps, std::int64_t index,
              std::size_t level, Bytes base) const {
     const Place place = shape_.levels[level].place;
@@ -151,8 +152,8 @@ bool tier_holds(const Problem& p, const IntervalShape& shape, const IntervalCost
   return scale_bytes(p.step.state, cost.slow_held) <= outermost_tier(p, shape).capacity;
 }
 
-// Interval lengths worth trying, largest first: all of them up to `largest`, or those that cut so many steps into a
-// number of chunks from a geometric series.
+// Interval lengths worth trying, largest first: all of them up to `largest`, or those that cut so
+// many steps into a number of chunks from a geometric series.
 std::vector<std::int64_t> lengths(std::int64_t largest, bool all, double ratio) {
   std::vector<std::int64_t> out;
   if (all) {
@@ -174,7 +175,7 @@ class Search {
   Search(const Problem& problem, std::vector<Place> places, bool binomial)
       : p_(problem), places_(std::move(places)), binomial_(binomial) {
     const auto depth = places_.size();
-    all_ = p_.steps() <= (depth == 1 ? 4096 : depth == 2 ? 96 : 6);
+    all_ = p_.steps() <= (depth == 1 ? 100'000 : depth == 2 ? 96 : 6);
     ratio_ = depth <= 2 ? 1.05 : (depth == 3 ? 1.3 : 2);
   }
 
@@ -185,7 +186,8 @@ class Search {
     return best_;
   }
 
-  // The least bytes beside the working set that some shape needs, tiers permitting; kUnlimited if none does.
+  // The least bytes beside the working set that some shape needs, tiers permitting; kUnlimited if
+  // none does.
   Bytes least() {
     Bytes least = kUnlimited;
     visit([&](const IntervalShape& shape) {
@@ -249,7 +251,8 @@ class Search {
   Bytes best_fast_ = 0;
 };
 
-// Every arrangement of places in the family: the outermost level local or in one slow tier, the others local.
+// Every arrangement of places in the family: the outermost level local or in one slow tier, the
+// others local.
 std::vector<std::vector<Place>> arrangements(const Problem& p, const IntervalFamily& family) {
   auto fewest = static_cast<std::size_t>(family.fewest);
   auto most = static_cast<std::size_t>(family.most);
@@ -306,7 +309,8 @@ Draft draft_shape(const Problem& p, const IntervalShape& shape) {
   Draft draft = descend(std::make_shared<IntervalPolicy>(shape), root);
   for (std::size_t i = 0; i < shape.levels.size(); ++i) {
     const auto [every, place] = shape.levels[i];
-    const std::string where = place.is_slow() ? p.tiers()[static_cast<std::size_t>(place.tier())].name : "fast";
+    const std::string where =
+        place.is_slow() ? p.tiers()[static_cast<std::size_t>(place.tier())].name : "fast";
     draft.parameters.emplace_back("every in " + where, every);
   }
   if (shape.slots > 0) draft.parameters.emplace_back("slots inside", shape.slots);

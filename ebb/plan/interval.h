@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interval: nested intervals at chosen places.
 //
-// Chen et al. 2016 (sqrt); Bencheikh, Finkbeiner, Neftci 2024 (single, double: checkpoints at two levels over local and
-// off-chip memory).
-// Model: states are kept every K0 steps in one place, inside the active K0 chunk every K1 steps in the next, and so on;
-// the innermost chunk is recorded whole (or reversed with binomial slots) and reversed. One more forward sweep a level.
-// Departs from the papers: any number of levels in any places, any remainder; the last chunk of every level is gone
-// through without a repeat; a chunk that is recorded whole does not keep its start; parameters are searched for the least
-// time that fits instead of set by square roots. `double` reads the paper as two levels; its other reading (two places,
-// one re-forward) is single_remote.
+// Chen et al. 2016 (sqrt); Bencheikh, Finkbeiner, Neftci 2024 (single, double: checkpoints at two
+// levels over local and off-chip memory). Model: states are kept every K0 steps in one place,
+// inside the active K0 chunk every K1 steps in the next, and so on; the innermost chunk is recorded
+// whole (or reversed with binomial slots) and reversed. One more forward sweep a level. Departs
+// from the papers: any number of levels in any places, any remainder; the last chunk of every level
+// is gone through without a repeat; a chunk that is recorded whole does not keep its start;
+// parameters are searched for the least time that fits instead of set by square roots. `double`
+// reads the paper as two levels; its other reading (two places, one re-forward) is single_remote.
 // The searched optimum is over these parameters, not over all plans.
 #pragma once
 
@@ -27,7 +27,8 @@ struct IntervalLevel {
 
 struct IntervalShape {
   std::vector<IntervalLevel> levels;  // outermost first; only that one may be in a slow tier
-  // 0: the innermost chunk is recorded whole. s >= 1: it is reversed with s binomial slots in fast, its start included.
+  // 0: the innermost chunk is recorded whole. s >= 1: it is reversed with s binomial slots in fast,
+  // its start included.
   std::int64_t slots = 0;
 };
 
@@ -50,12 +51,14 @@ struct IntervalCost {
 };
 IntervalCost interval_cost(const Problem& problem, const IntervalShape& shape);
 // Seconds of the shape with every transfer waited for, which is what its plans do.
-double interval_seconds(const Problem& problem, const IntervalShape& shape, const IntervalCost& cost);
+double interval_seconds(const Problem& problem, const IntervalShape& shape,
+                        const IntervalCost& cost);
 bool interval_fits(const Problem& problem, const IntervalShape& shape, const IntervalCost& cost);
 
 Draft draft_shape(const Problem& problem, const IntervalShape& shape);
 
-// Which shapes a strategy searches: so many levels, the outermost in fast or in one of the slow tiers, the others in fast.
+// Which shapes a strategy searches: so many levels, the outermost in fast or in one of the slow
+// tiers, the others in fast.
 struct IntervalFamily {
   bool local, remote;
   int fewest, most;  // levels

@@ -53,8 +53,9 @@ Choice restart(const Segment& s) {
 // All tapes of the segment fit beside the one in use.
 bool all_fit(const Segment& s, const Units& u) { return (s.steps() - 1) <= s.room / u.tape; }
 
-// Forwards for every length and memory: the published table, or with `release` the one that also drops a start at its last
-// load. Segment::level: 0, the start costs nothing; 1, its bytes are inside the segment's room.
+// Forwards for every length and memory: the published table, or with `release` the one that also
+// drops a start at its last load. Segment::level: 0, the start costs nothing; 1, its bytes are
+// inside the segment's room.
 class MixTable : public MixPolicy {
  public:
   MixTable(std::int64_t steps, const Units& units, bool release)
@@ -116,7 +117,8 @@ class MixTable : public MixPolicy {
     Row& cost = kept_[0].cost[index(m)];
     Row& cut = kept_[0].cut[index(m)];
     Row head(columns_, 0);  // y + C(y,m)
-    const Reversed state = release_ ? Reversed(kept_[1].cost, m) : Reversed(kept_[0].cost, m - u_.state);
+    const Reversed state =
+        release_ ? Reversed(kept_[1].cost, m) : Reversed(kept_[0].cost, m - u_.state);
     const Reversed tape(kept_[0].cost, m - u_.tape);
     for (std::size_t t = 1; t < columns_; ++t) {
       std::int32_t best = static_cast<std::int32_t>(t) + cost[t - 1];
@@ -151,7 +153,8 @@ class MixTable : public MixPolicy {
     }
   }
 
-  // min over y = 1..count of left[y-1] + right[y-1]; keeping a tape costs the y-1 steps left of it and the step itself.
+  // min over y = 1..count of left[y-1] + right[y-1]; keeping a tape costs the y-1 steps left of it
+  // and the step itself.
   static void improve(std::int32_t& best, std::int32_t& cut, const std::int32_t* left,
                       const std::int32_t* right, std::size_t count, std::int32_t sign) {
     const std::int32_t extra = sign < 0 ? 1 : 0;
@@ -220,7 +223,8 @@ class Capacities : public MixPolicy {
     }
   }
 
-  // How many of t steps run at most j times when the right part has `rest` units and a tape is kept between or not.
+  // How many of t steps run at most j times when the right part has `rest` units and a tape is kept
+  // between or not.
   std::int64_t reach(std::size_t j, std::int64_t m, std::int64_t rest, std::int64_t tape) const {
     return j == 0 ? 0 : at(j - 1, m) + tape + at(std::min(j, rows() - 1), rest);
   }
@@ -236,7 +240,8 @@ class Capacities : public MixPolicy {
     return sum;
   }
 
-  // The left part as long as its capacity allows while the right part keeps what it can do in one run less.
+  // The left part as long as its capacity allows while the right part keeps what it can do in one
+  // run less.
   std::int64_t split(std::int64_t t, std::int64_t m, std::int64_t rest, std::int64_t tape) const {
     std::size_t r = 1;
     while (r < rows() && reach(r, m, rest, tape) < t) ++r;
@@ -278,7 +283,8 @@ Draft draft_store_all(const Problem& p) {
 }
 
 Draft draft_mix(const Problem& p, bool release) {
-  const auto policy = mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableWork);
+  const auto policy =
+      mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableWork);
   Segment root = p.root();
   root.room = policy->units_in(p.room());
   Draft draft = descend(policy, root);
@@ -299,11 +305,13 @@ Bytes least_store_all(const Problem& p) {
   const Bytes tapes = p.chain.tape_bytes(0, n) - (p.machine.working ? p.chain.at(n - 1).tape : 0);
   if (p.machine.working) return add_bytes(tapes, *p.machine.working);
   // Recording passes every state with the last step's adjoint; reversing has no live state.
-  least = add_bytes(tapes, add_bytes(p.step.state, add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
+  least = add_bytes(tapes,
+                    add_bytes(p.step.state, add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
   Bytes held = 0;
   for (std::int64_t i = 0; i < (p.chain.is_uniform() ? 1 : n); ++i) {
     held = add_bytes(held, p.chain.at(i).tape);
-    least = std::max(least, add_bytes(held, add_bytes(p.chain.at(i).adjoint, p.chain.at(i).scratch)));
+    least =
+        std::max(least, add_bytes(held, add_bytes(p.chain.at(i).adjoint, p.chain.at(i).scratch)));
   }
   return least;
 }

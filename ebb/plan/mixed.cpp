@@ -39,7 +39,8 @@ class MixedPolicy : public Policy {
   }
 
  private:
-  // For segments longer than slots + 1: 0 restart, 1 keep the tape of the first step, i >= 2 keep state i.
+  // For segments longer than slots + 1: 0 restart, 1 keep the tape of the first step, i >= 2 keep
+  // state i.
   virtual std::int64_t cut(std::int64_t steps, std::int64_t slots) const = 0;
 };
 
@@ -57,9 +58,7 @@ class MixedTable : public MixedPolicy {
     }
   }
 
-  std::int64_t forwards() const override {
-    return cost_.size() < 2 ? 1 : cost_.back().back();
-  }
+  std::int64_t forwards() const override { return cost_.size() < 2 ? 1 : cost_.back().back(); }
 
  private:
   void fill(std::size_t s) {
@@ -99,8 +98,8 @@ class MixedTable : public MixedPolicy {
   std::vector<std::vector<std::int32_t>> cost_, cut_;  // [s][t]
 };
 
-// For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same recurrence. Since the
-// costs are not convex the cuts are good, not optimal.
+// For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same
+// recurrence. Since the costs are not convex the cuts are good, not optimal.
 class MixedCapacities : public MixedPolicy {
  public:
   MixedCapacities(std::int64_t steps, std::int64_t slots)
@@ -165,7 +164,7 @@ Draft draft_mixed(const Problem& p) {
   root.room = slots;
   Draft draft = descend(std::move(policy), root);
   draft.parameters = {{"slots", slots}};
-  draft.optimal = exact && p.chain.is_uniform() && p.chain.call() == 0;
+  draft.optimal = exact && p.is_textbook() && p.step.record >= p.step.forward;
   draft.at_least = unavoidable_seconds(p.chain);
   if (p.chain.is_uniform()) {
     draft.at_least += static_cast<double>(forwards - p.steps()) * p.step.forward;

@@ -42,8 +42,8 @@ std::optional<std::int64_t> OnlineSlots::keep_in_block(std::int64_t step) {
   return leaves;
 }
 
-// A state is dispensable when a later one has a higher level; the latest such leaves. Without one the last state leaves,
-// and the new one rises above it.
+// A state is dispensable when a later one has a higher level; the latest such leaves. Without one
+// the last state leaves, and the new one rises above it.
 std::int64_t OnlineSlots::keep_by_level(std::int64_t step) {
   auto leaves = slotted_.end() - 1;
   std::int32_t highest = leaves->level;
@@ -110,7 +110,8 @@ class OnlineCursor : public Cursor {
   void finish(std::int64_t n) override {
     if (steps_ || n > at_ || n < from_) {
       fail(ErrorCode::invalid_argument, "finish(", n, "): ",
-           steps_ ? "this plan knows its length, " : "the sequence must end inside the last advance, at most at ",
+           steps_ ? "this plan knows its length, "
+                  : "the sequence must end inside the last advance, at most at ",
            at_);
     }
     steps_ = n;
@@ -121,7 +122,8 @@ class OnlineCursor : public Cursor {
 
  private:
   void forward() {
-    if (at_ == 0 && start_charged_) ready_.push_back(Copy{Item::state, Place::work, Place::fast, 0});
+    if (at_ == 0 && start_charged_)
+      ready_.push_back(Copy{Item::state, Place::work, Place::fast, 0});
     if (at_ > 0 && at_ == keep_) {
       if (const auto leaves = keeps_.keep()) {
         ready_.push_back(Drop{Item::state, Place::fast, *leaves});

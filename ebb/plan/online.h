@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Online: the length is not known while the forward sweep runs; slots only.
 //
-// Stumm & Walther 2010 (Algorithm I, optimal for up to (c+1)(c+2)/2 steps with c slots); Wang, Moin, Iaccarino 2009
-// (minimal repetition, beyond that).
-// Model: c slots in fast, the initial state's included. The sweep keeps states so that whenever it ends the way back is
-// short; the way back is the binomial optimum inside each gap, with every slot that is free by then. The steps after the last
-// kept state run once more than a plan that knew the length would run them.
-// Departs from the papers: nothing fails at small lengths; with one slot nothing but the initial state is kept.
+// Stumm & Walther 2010 (Algorithm I, optimal for up to (c+1)(c+2)/2 steps with c slots); Wang,
+// Moin, Iaccarino 2009 (minimal repetition, beyond that). Model: c slots in fast, the initial
+// state's included. The sweep keeps states so that whenever it ends the way back is short; the way
+// back is the binomial optimum inside each gap, with every slot that is free by then. The steps
+// after the last kept state run once more than a plan that knew the length would run them. Departs
+// from the papers: nothing fails at small lengths; with one slot nothing but the initial state is
+// kept.
 #pragma once
 
 #include "ebb/plan/draft.h"
@@ -31,7 +32,8 @@ class OnlineSlots {
  private:
   std::optional<std::int64_t> keep_in_block(std::int64_t step);
   std::int64_t keep_by_level(std::int64_t step);
-  // Algorithm I keeps states in blocks that get shorter: the first of a block stays, the others leave for the next block.
+  // Algorithm I keeps states in blocks that get shorter: the first of a block stays, the others
+  // leave for the next block.
   bool in_blocks() const { return block_keeps_ > 0; }
 
   std::int64_t slots_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: a source of actions with a prediction. Plans are made by make_plan (strategies.h), checked by replay
-// (replay.h) and executed by the room run.
+// A plan: a source of actions with a prediction. Plans are made by make_plan (strategies.h),
+// checked by replay (replay.h) and executed by the room run.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ class Cursor {
   // false: there are no more actions, `action` is untouched.
   virtual bool next(Action& action) = 0;
 
-  // For a plan of unknown length: the sequence ended after n steps, inside the last Advance handed out. The cursor goes
-  // on with the actions of the way back. Other plans throw Error(invalid_argument).
+  // For a plan of unknown length: the sequence ended after n steps, inside the last Advance handed
+  // out. The cursor goes on with the actions of the way back. Other plans throw
+  // Error(invalid_argument).
   virtual void finish(std::int64_t n);
 };
 
@@ -45,20 +46,22 @@ struct Prediction {
   std::int64_t records = 0;
   std::int64_t actions = 0;
   double seconds = 0;
-  double stall_seconds = 0;     // of these, compute waited
-  std::vector<Bytes> peak;      // [0]: fast, the working set included; [1+k]: slow tier k
-  std::vector<Traffic> moved;   // per slow tier
+  double stall_seconds = 0;    // of these, compute waited
+  std::vector<Bytes> peak;     // [0]: fast, the working set included; [1+k]: slow tier k
+  std::vector<Traffic> moved;  // per slow tier
 };
 
 struct Bound {
   double seconds = 0;
-  std::string relaxation;  // the argument the bound rests on, one phrase; docs/planning.md has the proofs
+  std::string
+      relaxation;  // the argument the bound rests on, one phrase; docs/planning.md has the proofs
 };
 
 class Plan {
  public:
   std::string strategy;  // the row that made the actions; for auto, the one it chose
-  std::vector<std::pair<std::string, std::int64_t>> parameters;  // what the strategy was given or found
+  std::vector<std::pair<std::string, std::int64_t>>
+      parameters;        // what the strategy was given or found
   bool optimal = false;  // provably no slower than any plan in the strategy's own model
   Prediction prediction;
   Bound bound;  // no exact plan on this machine is faster

@@ -26,10 +26,12 @@ void check_latency(const Tier& tier, const char* name, double seconds) {
 
 void check_platform(const Platform& platform) {
   if (platform.fast < 0) {
-    fail(ErrorCode::invalid_argument, "platform: fast is ", platform.fast, " bytes; it must be 0 or more");
+    fail(ErrorCode::invalid_argument, "platform: fast is ", platform.fast,
+         " bytes; it must be 0 or more");
   }
   if (platform.tiers.size() > 30) {
-    fail(ErrorCode::invalid_argument, "platform: ", platform.tiers.size(), " tiers; at most 30 are allowed");
+    fail(ErrorCode::invalid_argument, "platform: ", platform.tiers.size(),
+         " tiers; at most 30 are allowed");
   }
   for (std::size_t i = 0; i < platform.tiers.size(); ++i) {
     const Tier& tier = platform.tiers[i];

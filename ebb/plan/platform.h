@@ -10,8 +10,8 @@
 
 namespace ebb {
 
-// A slow memory. One transfer takes its latency + bytes / rate; transfers of one direction queue, first come first
-// served; without `duplex` both directions share one queue.
+// A slow memory. One transfer takes its latency + bytes / rate; transfers of one direction queue,
+// first come first served; without `duplex` both directions share one queue.
 struct Tier {
   std::string name = {};
   Bytes capacity = kUnlimited;
@@ -21,20 +21,25 @@ struct Tier {
   double read_latency = 0;
   bool duplex = true;
 
-  double write_seconds(Bytes bytes) const { return write_latency + static_cast<double>(bytes) / write_rate; }
-  double read_seconds(Bytes bytes) const { return read_latency + static_cast<double>(bytes) / read_rate; }
+  double write_seconds(Bytes bytes) const {
+    return write_latency + static_cast<double>(bytes) / write_rate;
+  }
+  double read_seconds(Bytes bytes) const {
+    return read_latency + static_cast<double>(bytes) / read_rate;
+  }
   friend bool operator==(const Tier&, const Tier&) = default;
 };
 
 struct Platform {
   std::string name = {};
-  Bytes fast = kUnlimited;  // the memory where compute happens
+  Bytes fast = kUnlimited;       // the memory where compute happens
   std::vector<Tier> tiers = {};  // slow memories, nearest first
   friend bool operator==(const Platform&, const Platform&) = default;
 };
 
-// Throws Error(invalid_argument) for negative sizes, rates that are not positive, latencies that are negative or not
-// finite, names that are empty, repeated, or taken ("work", "fast"), and more than 30 tiers.
+// Throws Error(invalid_argument) for negative sizes, rates that are not positive, latencies that
+// are negative or not finite, names that are empty, repeated, or taken ("work", "fast"), and more
+// than 30 tiers.
 void check_platform(const Platform& platform);
 
 }  // namespace ebb

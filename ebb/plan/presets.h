@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The platform presets (ebb/plan/presets/*.json) as text compiled into the library. Reading it is text.cpp's job.
+// The platform presets (ebb/plan/presets/*.json) as text compiled into the library. Reading it is
+// text.cpp's job.
 #pragma once
 
 #include <span>

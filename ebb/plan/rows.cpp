@@ -21,7 +21,6 @@ constexpr std::string_view kGruslys = "Gruslys et al. 2016";
 constexpr std::string_view kBencheikh = "Bencheikh et al. 2024";
 constexpr std::string_view kNotOptimal = "";
 
-
 template <IntervalFamily family>
 Draft intervals(const Problem& p) {
   return draft_interval(p, family);
@@ -42,7 +41,8 @@ constexpr std::array kTable = std::to_array<Row>({
     {{"store_all", "mix", "keep every tape: plain backpropagation", "-", "any", true, false},
      draft_store_all,
      least_store_all},
-    {{"constant", "binomial", "keep nothing but the initial state", "-", "no checkpoints", false, false},
+    {{"constant", "binomial", "keep nothing but the initial state", "-", "no checkpoints", false,
+      false},
      draft_constant,
      least_binomial,
      true},
@@ -58,7 +58,8 @@ constexpr std::array kTable = std::to_array<Row>({
     {{"ism", "binomial", "tapes in slots", kGruslys, "tapes only, uniform steps", true, false},
      draft_ism,
      least_binomial},
-    {{"msm", "mix", "states and tapes by the published recurrence", kGruslys, kNotOptimal, true, false},
+    {{"msm", "mix", "states and tapes by the published recurrence", kGruslys, kNotOptimal, true,
+      false},
      draft_msm,
      least_binomial},
     {{"mixed", "mix", "equal slots for states or tapes that do not restart", "Maddison 2024",
@@ -73,11 +74,13 @@ constexpr std::array kTable = std::to_array<Row>({
       kNotOptimal, true, false},
      draft_sqrt,
      least_sqrt},
-    {{"single", "interval", "one level of states, local or remote", kBencheikh, kNotOptimal, true, false},
+    {{"single", "interval", "one level of states, local or remote", kBencheikh, kNotOptimal, true,
+      false},
      intervals<kSingle>,
      least_intervals<kSingle>,
      true},
-    {{"single_local", "interval", "one level of states in fast", kBencheikh, kNotOptimal, true, false},
+    {{"single_local", "interval", "one level of states in fast", kBencheikh, kNotOptimal, true,
+      false},
      intervals<kSingleLocal>,
      least_intervals<kSingleLocal>,
      true},
@@ -91,15 +94,16 @@ constexpr std::array kTable = std::to_array<Row>({
      intervals<kDouble>,
      least_intervals<kDouble>,
      true},
-    {{"double_local", "interval", "two levels of states in fast", kBencheikh, kNotOptimal, true, false},
+    {{"double_local", "interval", "two levels of states in fast", kBencheikh, kNotOptimal, true,
+      false},
      intervals<kDoubleLocal>,
      least_intervals<kDoubleLocal>,
      true},
     {{"levels", "interval", "one to four levels of states", kBencheikh, kNotOptimal, true, false},
      intervals<kLevels>,
      least_intervals<kLevels>},
-    {{"levels_binomial", "interval", "one or two levels of states, binomial slots inside", kBencheikh,
-      kNotOptimal, false, false},
+    {{"levels_binomial", "interval", "one or two levels of states, binomial slots inside",
+      kBencheikh, kNotOptimal, false, false},
      intervals<kLevelsBinomial>,
      least_intervals<kLevelsBinomial>},
     {{"disk_revolve", "tiers", "states in fast and in the first slow tier", "Aupy et al. 2016",

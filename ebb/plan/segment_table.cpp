@@ -160,8 +160,8 @@ Choice SegmentTable::choose(const Segment& segment) const {
   const std::int64_t m = std::min(segment.room, units_);
   const bool kept = kind != StartKind::free;
   const StartKind left = kept ? StartKind::kept : StartKind::free;
-  const bool may_keep = kind != StartKind::fresh ||
-                        seconds(StartKind::kept, i, k, m) <= seconds(kind, i, k, m);
+  const bool may_keep =
+      kind != StartKind::fresh || seconds(StartKind::kept, i, k, m) <= seconds(kind, i, k, m);
   Choice best;
   float best_seconds = kNever;
   items_.options(i, k, kept, [&](const Items::Option& o) {
@@ -216,9 +216,8 @@ Bytes LeastTable::with(const Items::Option& o, std::size_t i, std::size_t k, boo
 
 void LeastTable::fill(std::size_t i, std::size_t k) {
   Bytes free = kUnlimited, kept = kUnlimited, fresh = kUnlimited;
-  items_.options(i, k, false, [&](const Items::Option& o) {
-    free = std::min(free, with(o, i, k, false));
-  });
+  items_.options(i, k, false,
+                 [&](const Items::Option& o) { free = std::min(free, with(o, i, k, false)); });
   items_.options(i, k, true, [&](const Items::Option& o) {
     kept = std::min(kept, with(o, i, k, true));
     if (o.end() == i) fresh = std::min(fresh, with(o, i, k, true));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables behind chain_mix, over every segment of a list of items. An item is a step, or a group of steps that has a table
-// of its own, or one that is recorded whole. Private to the room.
+// The tables behind chain_mix, over every segment of a list of items. An item is a step, or a group
+// of steps that has a table of its own, or one that is recorded whole. Private to the room.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Items {
   // cuts: ascending steps; item j is [cuts[j], cuts[j+1]). working: the machine's.
   Items(const Chain& chain, std::optional<Bytes> working, std::vector<std::int64_t> cuts);
 
-  // One way to go on with items [i,k): advance to cut j and keep the state there, or advance to cut j-1, record item j-1 and
-  // keep its tapes.
+  // One way to go on with items [i,k): advance to cut j and keep the state there, or advance to cut
+  // j-1, record item j-1 and keep its tapes.
   struct Option {
     std::size_t j;
     bool tape;

@@ -46,20 +46,26 @@ bool takes_intervals(const Row& row) {
 
 void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
   const auto name = row.row.name;
-  if (o.slots && o.budget) fail(ErrorCode::invalid_argument, "slots and budget contradict each other; give one");
+  if (o.slots && o.budget)
+    fail(ErrorCode::invalid_argument, "slots and budget contradict each other; give one");
   if (o.slots && o.working) {
-    fail(ErrorCode::invalid_argument, "working does not go with slots, which charge no working set; give budget");
+    fail(ErrorCode::invalid_argument,
+         "working does not go with slots, which charge no working set; give budget");
   }
-  if (o.budget && *o.budget < 0) fail(ErrorCode::invalid_argument, "budget is ", *o.budget, "; it must be 0 or more");
-  if (o.working && *o.working < 0) fail(ErrorCode::invalid_argument, "working is ", *o.working, "; it must be 0 or more");
-  if (o.slots && *o.slots < 0) fail(ErrorCode::invalid_argument, "slots is ", *o.slots, "; it must be 0 or more");
+  if (o.budget && *o.budget < 0)
+    fail(ErrorCode::invalid_argument, "budget is ", *o.budget, "; it must be 0 or more");
+  if (o.working && *o.working < 0)
+    fail(ErrorCode::invalid_argument, "working is ", *o.working, "; it must be 0 or more");
+  if (o.slots && *o.slots < 0)
+    fail(ErrorCode::invalid_argument, "slots is ", *o.slots, "; it must be 0 or more");
   if (o.slots && row.row.keeps_tapes) {
-    fail(ErrorCode::invalid_argument, "slots count states, and ", name, " keeps tapes; give budget");
+    fail(ErrorCode::invalid_argument, "slots count states, and ", name,
+         " keeps tapes; give budget");
   }
   for (std::int64_t i = 1; o.slots && !chain.is_uniform() && i < chain.steps(); ++i) {
     if (chain.state(i) == chain.state(0)) continue;
-    fail(ErrorCode::invalid_argument, "slots count equal states, and the state before step ", i, " has ",
-         chain.state(i), " bytes, that before step 0 ", chain.state(0), "; give budget");
+    fail(ErrorCode::invalid_argument, "slots count equal states, and the state before step ", i,
+         " has ", chain.state(i), " bytes, that before step 0 ", chain.state(0), "; give budget");
   }
   if (!o.intervals.empty() && !takes_intervals(row)) {
     fail(ErrorCode::invalid_argument, "interval does not go with ", name);
@@ -72,14 +78,18 @@ void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
   if (o.intervals.size() > 1 && (row.row.algorithm == "stream" || name == "sqrt")) {
     fail(ErrorCode::invalid_argument, "interval: ", name, " takes one");
   }
-  if (o.period && name != "periodic_disk") fail(ErrorCode::invalid_argument, "period goes with periodic_disk alone");
-  if (o.period && *o.period < 1) fail(ErrorCode::invalid_argument, "period is ", *o.period, "; it must be 1 or more");
+  if (o.period && name != "periodic_disk")
+    fail(ErrorCode::invalid_argument, "period goes with periodic_disk alone");
+  if (o.period && *o.period < 1)
+    fail(ErrorCode::invalid_argument, "period is ", *o.period, "; it must be 1 or more");
   if (o.length_unknown && name != "async" && name != "online") {
-    fail(ErrorCode::invalid_argument, "an unknown length goes with async and online, not with ", name);
+    fail(ErrorCode::invalid_argument, "an unknown length goes with async and online, not with ",
+         name);
   }
 }
 
-Problem problem_for(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+Problem problem_for(const Row& row, const Chain& chain, const Platform& platform,
+                    const PlanOptions& o) {
   Problem p{chain, {platform, o.working}, o, chain.typical()};
   p.machine.sync = o.sync;
   p.machine.start_charged = row.row.name == "mixed";
@@ -123,7 +133,8 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
   }
   Bytes least = kUnlimited;
   for (const Row& other : strategy_rows()) {
-    if (!other.is_auto() && !other.covered) least = std::min(least, least_of(other, chain, platform, o));
+    if (!other.is_auto() && !other.covered)
+      least = std::min(least, least_of(other, chain, platform, o));
   }
   return least;
 }
@@ -132,7 +143,8 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
   std::ostringstream text;
   text << "strategy " << row.row.name << " does not fit: ";
   if (least == kUnlimited) {
-    text << "no budget helps, since the slow tiers cannot hold what it keeps there; give a tier more capacity, or "
+    text << "no budget helps, since the slow tiers cannot hold what it keeps there; give a tier "
+            "more capacity, or "
             "take strategy auto";
     throw Error(ErrorCode::infeasible_budget, text.str());
   }
@@ -140,8 +152,9 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
     text << "it needs at least " << least / p.step.state << " slots, there are " << *p.options.slots
          << "; raise slots, or add a slow tier and take h_revolve";
   } else {
-    text << "it needs at least " << least << " bytes (" << format_bytes(least) << ") in fast, the budget is "
-         << p.machine.platform.fast << " (" << format_bytes(p.machine.platform.fast)
+    text << "it needs at least " << least << " bytes (" << format_bytes(least)
+         << ") in fast, the budget is " << p.machine.platform.fast << " ("
+         << format_bytes(p.machine.platform.fast)
          << "); raise the budget, or take strategy auto or a smaller step";
   }
   throw Error(ErrorCode::infeasible_budget, text.str(), least);
@@ -151,7 +164,8 @@ Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, con
   const Problem p = problem_for(row, chain, platform, o);
   if (!can_serve(row, p)) {
     fail(ErrorCode::invalid_argument, "strategy ", row.row.name,
-         " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) or take another strategy");
+         " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) "
+         "or take another strategy");
   }
   const Bytes least = row.least(p);
   if (least > p.machine.platform.fast || least == kUnlimited) refuse(row, p, least);
@@ -160,8 +174,10 @@ Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, con
   return plan;
 }
 
-// The fastest of all rows: drafts in order of what they take at least, judged until none left can win.
-Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform, const PlanOptions& o) {
+// The fastest of all rows: drafts in order of what they take at least, judged until none left can
+// win.
+Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
+               const PlanOptions& o) {
   const Problem own = problem_for(self, chain, platform, o);
   const Bound floor = bound(chain, own.machine);
   struct Entry {
@@ -215,10 +231,12 @@ Plan make_plan(const Chain& chain, const Platform& platform, const PlanOptions& 
   const Row& row = row_named(options.strategy);
   check_platform(platform);
   check_options(row, chain, options);
-  return row.is_auto() ? plan_auto(row, chain, platform, options) : plan_with(row, chain, platform, options);
+  return row.is_auto() ? plan_auto(row, chain, platform, options)
+                       : plan_with(row, chain, platform, options);
 }
 
-std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform, const PlanOptions& options) {
+std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform,
+                                  const PlanOptions& options) {
   const Row& row = row_named(options.strategy);
   check_platform(platform);
   check_options(row, chain, options);
@@ -252,7 +270,8 @@ std::int64_t largest_steps(const StepCost& step, double call, const Platform& pl
   return low;
 }
 
-std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform, const PlanOptions& options, int points) {
+std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform,
+                              const PlanOptions& options, int points) {
   std::vector<SweepPoint> out;
   const std::optional<Bytes> least = least_budget(chain, platform, options);
   if (!least || chain.steps() == 0) return out;
@@ -269,11 +288,14 @@ std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform, cons
     most = least_of(row_named("store_all"), chain, platform, all);
   }
   most = std::max(most, *least);
-  const double ratio = static_cast<double>(most) / static_cast<double>(std::max<Bytes>(*least, unit));
+  const double ratio =
+      static_cast<double>(most) / static_cast<double>(std::max<Bytes>(*least, unit));
   for (int i = 0; i < points; ++i) {
     const double share = points == 1 ? 0 : static_cast<double>(i) / (points - 1);
     const double wish = static_cast<double>(std::max<Bytes>(*least, unit)) * std::pow(ratio, share);
-    const Bytes budget = i == 0 ? *least : std::min(most, static_cast<Bytes>(wish / static_cast<double>(unit)) * unit);
+    const Bytes budget =
+        i == 0 ? *least
+               : std::min(most, static_cast<Bytes>(wish / static_cast<double>(unit)) * unit);
     if (!out.empty() && budget <= out.back().budget) continue;
     if (options.slots) {
       at.slots = budget / unit;

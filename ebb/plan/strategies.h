@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of strategies and the planner's four questions: which plan, what is the least budget, how long a chain fits,
-// how does time fall with the budget.
+// The table of strategies and the planner's four questions: which plan, what is the least budget,
+// how long a chain fits, how does time fall with the budget.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ struct PlanOptions {
   std::string strategy = "auto";
   // Bytes in fast; platform.fast when neither this nor slots is given.
   std::optional<Bytes> budget = {};
-  // The literature's accounting instead: fast holds this many states and nothing else is charged; the initial state takes a
-  // slot of whichever tier the plan keeps it in. Refused for strategies that keep tapes and for states of different sizes.
+  // The literature's accounting instead: fast holds this many states and nothing else is charged;
+  // the initial state takes a slot of whichever tier the plan keeps it in. Refused for strategies
+  // that keep tapes and for states of different sizes.
   std::optional<std::int64_t> slots = {};
   // Replaces the computed working set (not with slots).
   std::optional<Bytes> working = {};
@@ -31,8 +32,8 @@ struct PlanOptions {
   // periodic_disk: fixed instead of computed.
   std::optional<std::int64_t> period = {};
   bool sync = false;
-  // The cursor does not know the chain's length and waits for finish(n); chain.steps() is what the prediction assumes. Only
-  // for async and online.
+  // The cursor does not know the chain's length and waits for finish(n); chain.steps() is what the
+  // prediction assumes. Only for async and online.
   bool length_unknown = false;
 };
 
@@ -48,25 +49,29 @@ struct StrategyRow {
 
 std::span<const StrategyRow> strategies();
 
-// The plan, its prediction and its bound. Throws Error(infeasible_budget) with the least budget when the strategy does
-// not fit, Error(invalid_argument) for options that make no sense.
+// The plan, its prediction and its bound. Throws Error(infeasible_budget) with the least budget
+// when the strategy does not fit, Error(invalid_argument) for options that make no sense.
 Plan make_plan(const Chain& chain, const Platform& platform, const PlanOptions& options);
 
-// The smallest budget (bytes; slots * state with options.slots) for which make_plan succeeds, exact. options.budget and
-// the value of options.slots are ignored. nullopt: no budget helps (a tier is missing or too small).
-std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform, const PlanOptions& options);
+// The smallest budget (bytes; slots * state with options.slots) for which make_plan succeeds,
+// exact. options.budget and the value of options.slots are ignored. nullopt: no budget helps (a
+// tier is missing or too small).
+std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform,
+                                  const PlanOptions& options);
 
-// The longest uniform chain of this step that the strategy can plan in the budget; kUnlimited when length does not
-// matter.
-std::int64_t largest_steps(const StepCost& step, double call, const Platform& platform, const PlanOptions& options);
+// The longest uniform chain of this step that the strategy can plan in the budget; kUnlimited when
+// length does not matter.
+std::int64_t largest_steps(const StepCost& step, double call, const Platform& platform,
+                           const PlanOptions& options);
 
 struct SweepPoint {
   Bytes budget;
   Plan plan;
 };
 
-// Plans at about `points` budgets from the least to the one that stores all, geometrically spaced. Never empty when
-// least_budget has a value.
-std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform, const PlanOptions& options, int points = 12);
+// Plans at about `points` budgets from the least to the one that stores all, geometrically spaced.
+// Never empty when least_budget has a value.
+std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform,
+                              const PlanOptions& options, int points = 12);
 
 }  // namespace ebb

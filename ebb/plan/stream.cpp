@@ -14,7 +14,8 @@
 namespace ebb {
 namespace {
 
-// Up to so many steps every pattern is a candidate and every promising one is replayed over the whole chain.
+// Up to so many steps every pattern is a candidate and every promising one is replayed over the
+// whole chain.
 constexpr std::int64_t kSearchAll = 48;
 // Longer chains: candidates replayed, and the intervals they are replayed over.
 constexpr std::size_t kReplayed = 6;
@@ -34,8 +35,9 @@ class Stream {
   // The fastest shape that fits, by replay.
   std::optional<Candidate> fastest() {
     collect();
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.at_least < b.at_least; });
+    std::stable_sort(
+        candidates_.begin(), candidates_.end(),
+        [](const Candidate& a, const Candidate& b) { return a.at_least < b.at_least; });
     std::optional<Candidate> best;
     double best_seconds = std::numeric_limits<double>::infinity();
     std::size_t replayed = 0;
@@ -103,14 +105,16 @@ class Stream {
     if (count > 0) {
       need = scale_bytes(item(s), std::min<std::int64_t>(s.buffers, count));
       const bool alone = s.tapes == s.every;
-      const std::int64_t reading = std::min<std::int64_t>(s.ahead + (s.tapes > 0 && !alone ? 1 : 0), count);
+      const std::int64_t reading =
+          std::min<std::int64_t>(s.ahead + (s.tapes > 0 && !alone ? 1 : 0), count);
       need = std::max(need, scale_bytes(item(s), reading));
       const bool restarts = s.every > 1 && s.tapes == 0;
       if (restarts) need = std::max(need, add_bytes(scale_bytes(state(), s.ahead), state()));
     }
     const bool free_start = whole(s) == 0 && !s.save_first;
     if (s.tail > 1 && !free_start) {
-      need = std::max(need, add_bytes(state(), scale_bytes(item(s), std::min<std::int64_t>(s.ahead, count))));
+      need = std::max(
+          need, add_bytes(state(), scale_bytes(item(s), std::min<std::int64_t>(s.ahead, count))));
     }
     return need;
   }
@@ -137,19 +141,22 @@ class Stream {
     return std::make_shared<Inside>(mix_);
   }
 
-  // No replay of the shape is faster: all items are written by the end of the sweep and read after it.
+  // No replay of the shape is faster: all items are written by the end of the sweep and read after
+  // it.
   double at_least(const StreamShape& s) {
     const double f = p_.step.forward;
     const Tier& tier = p_.tiers()[static_cast<std::size_t>(s.tier)];
     const auto n = static_cast<double>(whole(s));
     const auto count = static_cast<double>(items(s));
     const std::int64_t rest = s.every - s.tapes;
-    const double sweep = n * (static_cast<double>(rest) * f + static_cast<double>(s.tapes) * p_.step.record);
+    const double sweep =
+        n * (static_cast<double>(rest) * f + static_cast<double>(s.tapes) * p_.step.record);
     const std::int64_t inside = rest > 0 ? inner(rest, interval_room(s), s.tapes == 0).forwards : 0;
     const std::int64_t tail = inner(s.tail, tail_room(s), true).forwards;
-    const double back = static_cast<double>(p_.steps()) * p_.step.backward +
-                        n * (static_cast<double>(inside - rest) * f + static_cast<double>(rest) * p_.step.record) +
-                        static_cast<double>(tail - s.tail) * f + static_cast<double>(s.tail) * p_.step.record;
+    const double back =
+        static_cast<double>(p_.steps()) * p_.step.backward +
+        n * (static_cast<double>(inside - rest) * f + static_cast<double>(rest) * p_.step.record) +
+        static_cast<double>(tail - s.tail) * f + static_cast<double>(s.tail) * p_.step.record;
     const double write = count * tier.write_seconds(item(s));
     const double read = count * tier.read_seconds(item(s));
     if (p_.machine.sync) return sweep + back + write + read;
@@ -171,7 +178,8 @@ class Stream {
       return {p_.options.length_unknown ? given : std::min(given, std::max<std::int64_t>(n, 1))};
     }
     std::vector<std::int64_t> out;
-    for (std::int64_t k = 1; k <= n; k = all() ? k + 1 : std::max(k + 1, k + k / 5)) out.push_back(k);
+    for (std::int64_t k = 1; k <= n; k = all() ? k + 1 : std::max(k + 1, k + k / 5))
+      out.push_back(k);
     return out;
   }
 
@@ -186,7 +194,8 @@ class Stream {
     return out;
   }
 
-  // The tail takes what does not fill an interval and as many whole ones as can be recorded at once.
+  // The tail takes what does not fill an interval and as many whole ones as can be recorded at
+  // once.
   std::vector<std::int64_t> tails(const StreamShape& s) const {
     const std::int64_t n = p_.steps();
     const std::int64_t least = (n - 1) % s.every + 1;
@@ -231,7 +240,8 @@ class Stream {
     // Intervals settle into a rhythm: two lengths give the time of one more.
     const double shorter = seconds(shape, shape.tail + kIntervals * shape.every);
     const double longer = seconds(shape, shape.tail + 2 * kIntervals * shape.every);
-    return longer + (longer - shorter) * static_cast<double>(n - 2 * kIntervals) / static_cast<double>(kIntervals);
+    return longer + (longer - shorter) * static_cast<double>(n - 2 * kIntervals) /
+                        static_cast<double>(kIntervals);
   }
 
   double seconds(const StreamShape& shape, std::int64_t steps) {
@@ -259,10 +269,15 @@ Draft draft_stream(const Problem& p, bool tapes) {
   const StreamCursor::Rooms rooms = stream.rooms(shape);
   const std::optional<std::int64_t> steps =
       p.options.length_unknown ? std::nullopt : std::optional(p.steps());
-  draft.start = [shape, rooms, steps] { return std::make_unique<StreamCursor>(shape, rooms, steps); };
+  draft.start = [shape, rooms, steps] {
+    return std::make_unique<StreamCursor>(shape, rooms, steps);
+  };
   draft.at_least = p.chain.is_uniform() ? best->at_least : unavoidable_seconds(p.chain);
-  draft.parameters = {{"every", shape.every},     {"tapes", shape.tapes},     {"tail", shape.tail},
-                      {"buffers", shape.buffers}, {"read ahead", shape.ahead}};
+  draft.parameters = {{"every", shape.every},
+                      {"tapes", shape.tapes},
+                      {"tail", shape.tail},
+                      {"buffers", shape.buffers},
+                      {"read ahead", shape.ahead}};
   return draft;
 }
 

@@ -101,7 +101,8 @@ void StreamCursor::finish(std::int64_t n) {
   const std::int64_t reached = start_of(interval_);
   if (steps_ || n > reached || n < reached - shape_.every || n < 0) {
     fail(ErrorCode::invalid_argument, "finish(", n, "): ",
-         steps_ ? "this plan knows its length" : "the sequence must end inside the last advance, at most at ",
+         steps_ ? "this plan knows its length"
+                : "the sequence must end inside the last advance, at most at ",
          reached);
   }
   steps_ = n;

@@ -11,7 +11,8 @@
 
 namespace ebb {
 
-// A policy for whole segments whose start lies anywhere: it keeps the start in fast when it will be loaded again.
+// A policy for whole segments whose start lies anywhere: it keeps the start in fast when it will be
+// loaded again.
 class Inside : public Policy {
  public:
   explicit Inside(std::shared_ptr<const Policy> policy) : policy_(std::move(policy)) {}
@@ -23,12 +24,13 @@ class Inside : public Policy {
 
 struct StreamShape {
   std::int64_t every = 1;
-  std::int64_t tapes = 0;    // 0 <= tapes <= every
-  std::int64_t tail = 1;     // steps after the last whole interval; with unknown length it is what is left over
+  std::int64_t tapes = 0;  // 0 <= tapes <= every
+  std::int64_t tail =
+      1;  // steps after the last whole interval; with unknown length it is what is left over
   int tier = 0;
-  int buffers = 1;           // items in fast that are being written; 0: states straight from `work`
-  int ahead = 1;             // items read before they are needed
-  bool save_first = false;   // the initial state is not free: interval 0 is kept like the others
+  int buffers = 1;          // items in fast that are being written; 0: states straight from `work`
+  int ahead = 1;            // items read before they are needed
+  bool save_first = false;  // the initial state is not free: interval 0 is kept like the others
 };
 
 class StreamCursor : public Cursor {
@@ -67,7 +69,7 @@ class StreamCursor : public Cursor {
   std::int64_t items_ = 0;      // written
   std::int64_t asked_ = 0;      // of these, read back or being read, in the order of use
   std::int64_t used_ = 0;
-  std::int64_t tape_ = 0;       // the next tape of the interval to reverse, counted from its end
+  std::int64_t tape_ = 0;  // the next tape of the interval to reverse, counted from its end
   enum class Phase : std::uint8_t { forward, backward, interval, done } phase_ = Phase::forward;
   std::deque<std::int64_t> writing_;
   std::deque<Action> ready_;

@@ -14,10 +14,12 @@
 
 namespace ebb {
 
-// {"steps":[{"forward":s,"record":s,"backward":s,"state":bytes,"tape":bytes,"adjoint":bytes,"scratch":bytes},...]} or
-// {"repeat":N,"step":{...}}, both with an optional "call":s. Bytes are numbers or text ("64KiB"). Left out: forward 1,
-// record = forward, backward = 2 forward, state 1, tape = state, adjoint = state, scratch 0. Unknown keys, wrong types and
-// broken JSON throw Error(invalid_argument) that says where.
+// {"steps":[{"forward":s,"record":s,"backward":s,"state":bytes,"tape":bytes,"adjoint":bytes,"scratch":bytes},...]}
+// or
+// {"repeat":N,"step":{...}}, both with an optional "call":s. Bytes are numbers or text ("64KiB").
+// Left out: forward 1, record = forward, backward = 2 forward, state 1, tape = state, adjoint =
+// state, scratch 0. Unknown keys, wrong types and broken JSON throw Error(invalid_argument) that
+// says where.
 Chain chain_from_json(std::string_view text);
 std::string to_json(const Chain& chain);
 
@@ -27,14 +29,16 @@ Platform platform_from_json(std::string_view text);
 std::string to_json(const Platform& platform);
 
 // One line each, without the line's end: {"action":"advance","from":0,"to":4},
-// {"action":"copy","item":"state","step":4,"from":"work","to":"disk"}, {"action":"drop","item":"tape","step":3,"place":"fast"}.
+// {"action":"copy","item":"state","step":4,"from":"work","to":"disk"},
+// {"action":"drop","item":"tape","step":3,"place":"fast"}.
 std::string to_json(const Action& action, const Platform& platform);
 
 // The one object of docs/planning.md. steps: the chain's; least: the strategy's least budget.
-std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds, std::optional<Bytes> least);
+std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
+                    std::optional<Bytes> least);
 
-// The names of the data files in ebb/plan/presets, without their ending; preset(name) throws Error(invalid_argument) with
-// the list for an unknown one.
+// The names of the data files in ebb/plan/presets, without their ending; preset(name) throws
+// Error(invalid_argument) with the list for an unknown one.
 std::vector<std::string> preset_names();
 Platform preset(std::string_view name);
 

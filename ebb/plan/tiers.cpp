@@ -13,7 +13,8 @@ namespace {
 using Kind = Choice::Kind;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Steps of the inner minimum and table entries that a plan may cost; 10^4 steps with 200 slots stay below.
+// Steps of the inner minimum and table entries that a plan may cost; 10^4 steps with 200 slots stay
+// below.
 constexpr double kTableWork = 1.2e10;
 constexpr double kTableEntries = 4e7;
 
@@ -117,7 +118,8 @@ class TierTables : public Policy {
     return m < 1 ? below : std::min(below, level.write + level.stored[level.row(m)][l]);
   }
 
-  // Where a live state that starts l+1 steps goes when levels up to k, with m slots there, may hold it.
+  // Where a live state that starts l+1 steps goes when levels up to k, with m slots there, may hold
+  // it.
   std::pair<std::size_t, std::int64_t> home(std::size_t k, std::int64_t m, std::int64_t l) const {
     const auto at = static_cast<std::size_t>(l);
     while (k > 0) {
@@ -155,7 +157,8 @@ class TierTables : public Policy {
     for (std::size_t l = 0; l < fast.full.size(); ++l) fast.full[l] = unstored(0, fast.slots, l);
   }
 
-  // best[l] = min over 1 <= j <= l of head[j] + rest[l-j], where head[j] is known once best[j-1] is.
+  // best[l] = min over 1 <= j <= l of head[j] + rest[l-j], where head[j] is known once best[j-1]
+  // is.
   template <class Head, class Floor>
   void minimise(std::vector<double>& best, std::vector<std::int32_t>& cut,
                 std::vector<double>& rest_reversed, const Head& head_of, const Floor& floor_of,
@@ -247,6 +250,17 @@ class TierTables : public Policy {
   std::vector<std::int32_t> origin_cut_;
 };
 
+// The recurrence looks for room in nearer levels first.
+bool nearest_first(const Problem& p, std::size_t tiers) {
+  for (std::size_t k = 1; k < tiers; ++k) {
+    const Tier& near = p.tiers()[k - 1];
+    const Tier& far = p.tiers()[k];
+    if (far.write_seconds(p.step.state) < near.write_seconds(p.step.state)) return false;
+    if (far.read_seconds(p.step.state) < near.read_seconds(p.step.state)) return false;
+  }
+  return true;
+}
+
 Draft draft_tables(const Problem& p, std::size_t tiers) {
   Segment root = p.root();
   Draft draft;
@@ -256,7 +270,7 @@ Draft draft_tables(const Problem& p, std::size_t tiers) {
     const double seconds = tables->seconds();
     draft = descend(tables, root);
     draft.at_least = unavoidable_seconds(p.chain) + seconds;
-    draft.optimal = p.chain.is_uniform() && p.chain.call() == 0;
+    draft.optimal = p.is_textbook() && nearest_first(p, tiers);
   } else if (p.steps() <= 1) {
     draft = descend(tables, root);
     draft.at_least = unavoidable_seconds(p.chain);
@@ -289,13 +303,12 @@ IntervalShape periodic_shape(const Problem& p) {
   } else if (p.step.forward > 0) {
     period = disk_period(shape.slots, transfer / p.step.forward, p.steps());
   }
-  shape.levels.push_back({std::clamp<std::int64_t>(period, 1, std::max<std::int64_t>(p.steps(), 1)),
-                          Place::slow(0)});
+  shape.levels.push_back(
+      {std::clamp<std::int64_t>(period, 1, std::max<std::int64_t>(p.steps(), 1)), Place::slow(0)});
   if (p.options.period) return shape;
   std::int64_t& every = shape.levels.front().every;
   every = std::max(every, p.steps() / (p.states_in_tier(0) + 1));
-  while (every < p.steps() &&
-         interval_cost(p, shape).slow_held > p.states_in_tier(0)) {
+  while (every < p.steps() && interval_cost(p, shape).slow_held > p.states_in_tier(0)) {
     ++every;
   }
   return shape;

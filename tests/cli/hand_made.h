@@ -11,7 +11,7 @@
 
 namespace ebb::test {
 
-inline Plan hand_made(std::vector<Action> actions, std::vector<Tier> tiers = {}) {
+inline Plan hand_made(const std::vector<Action>& actions, std::vector<Tier> tiers = {}) {
   Plan plan;
   plan.strategy = "hand_made";
   plan.machine.platform.tiers = std::move(tiers);

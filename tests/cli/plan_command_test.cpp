@@ -91,6 +91,17 @@ TEST(PlanOptionsGiven, IntervalAndPeriodFixWhatWouldBeSearched) {
   EXPECT_THAT(periodic["parameters"].dump(), HasSubstr("12"));
 }
 
+TEST(PlanOptionsGiven, AnIntervalBeyondTheChainIsTheChain) {
+  for (const char* strategy : {"async", "pofo", "single_remote", "levels"}) {
+    const std::string words =
+        std::string("--steps 30 --budget 40 --tier disk:write_time=1,read_time=1 --strategy ") +
+        strategy;
+    EXPECT_EQ(json_of(words + " --interval 30")["seconds"],
+              json_of(words + " --interval 9223372036854775807")["seconds"])
+        << strategy;
+  }
+}
+
 TEST(PlanOptionsGiven, SyncPutsTransfersOnTheComputeLane) {
   const std::string words =
       "--steps 100 --strategy async --budget 20 --tier disk:write_time=2,read_time=2";

@@ -3,11 +3,13 @@
 // platform.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
 
 #include "ebb/cli/tier_option.h"
 #include "ebb/core/error.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ebb::TierOption option;
   try {
@@ -19,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     ebb::check_platform({"", ebb::kUnlimited, {option.sized(1 << 20)}});
   } catch (const ebb::Error&) {
     // Two times of 1e15 seconds each may add up to more than a latency may be.
-    if (option.tier.write_latency <= 1e15 && option.tier.read_latency <= 1e15) __builtin_trap();
+    if (option.tier.write_latency <= 1e15 && option.tier.read_latency <= 1e15) std::abort();
   }
   return 0;
 }

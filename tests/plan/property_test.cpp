@@ -89,7 +89,8 @@ TEST(Property, EveryPlanKeepsTheRulesAndAutoIsTheFastest) {
     for (const StrategyRow& row : strategies()) {
       if (asks_nonsense(c, row)) continue;
       SCOPED_TRACE(std::string(row.name) + " budget " + std::to_string(budget));
-      const std::optional<Bytes> least = least_budget(c.chain, c.platform, options_for(c, row.name, 0));
+      const std::optional<Bytes> least =
+          least_budget(c.chain, c.platform, options_for(c, row.name, 0));
       if (!least) continue;
       EXPECT_GE(*least, *common);
       check_least(c, row, *least);
@@ -113,7 +114,8 @@ bool optimal_here(const RandomCase& c, const StrategyRow& row) {
   return !row.optimal.empty() && c.chain.is_uniform();
 }
 
-// auto and the strategies that are optimal in their model never lose by more memory, a faster tier or one more tier.
+// auto and the strategies that are optimal in their model never lose by more memory, a faster tier
+// or one more tier.
 TEST(Property, MoreIsNeverSlower) {
   CaseMaker maker(test_seed() + 1);
   for (int i = 0; i < kCases && !HasFailure(); ++i) {
@@ -125,7 +127,8 @@ TEST(Property, MoreIsNeverSlower) {
       if (asks_nonsense(c, row) || (row.name != "auto" && !optimal_here(c, row))) continue;
       // What the search finds for uneven chains with slow tiers is not optimal in any model.
       if (!c.chain.is_uniform() && !c.platform.tiers.empty()) continue;
-      const std::optional<Bytes> least = least_budget(c.chain, c.platform, options_for(c, row.name, 0));
+      const std::optional<Bytes> least =
+          least_budget(c.chain, c.platform, options_for(c, row.name, 0));
       if (!least) continue;
       SCOPED_TRACE(std::to_string(i) + " " + c.text() + " " + std::string(row.name));
       const Bytes budget = *least + maker.between(0, 12) * unit;
@@ -140,13 +143,15 @@ TEST(Property, MoreIsNeverSlower) {
         tier.read_latency /= 2;
       }
       EXPECT_TRUE(not_after(seconds_of(faster, row.name, budget), seconds))
-          << "faster tiers take " << seconds_of(faster, row.name, budget) << " instead of " << seconds;
+          << "faster tiers take " << seconds_of(faster, row.name, budget) << " instead of "
+          << seconds;
       // disk_revolve takes the first tier alone; uneven chains see the remark above.
       if (row.name == "disk_revolve" || !c.chain.is_uniform()) continue;
       RandomCase wider = c;
       wider.platform.tiers.push_back(maker.next_tier(c.chain.typical().state));
       EXPECT_TRUE(not_after(seconds_of(wider, row.name, budget), seconds))
-          << "one more tier takes " << seconds_of(wider, row.name, budget) << " instead of " << seconds;
+          << "one more tier takes " << seconds_of(wider, row.name, budget) << " instead of "
+          << seconds;
     }
   }
 }

@@ -11,7 +11,8 @@ namespace ebb {
 std::uint64_t test_seed() {
   static const std::uint64_t seed = [] {
     const char* const given = std::getenv("EBB_SEED");
-    const std::uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    const std::uint64_t value =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
     std::printf("EBB_SEED=%llu\n", static_cast<unsigned long long>(value));
     return value;
   }();
