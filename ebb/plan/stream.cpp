@@ -206,7 +206,7 @@ class Stream {
       return out;
     }
     const Bytes room = std::max<Bytes>(p_.room() - scale_bytes(item(s), s.ahead), 0);
-    const std::int64_t at_once = std::min(room / p_.step.tape + 1, n);
+    const std::int64_t at_once = std::min(room / p_.step.tape, n - 1) + 1;
     out.push_back(least + std::max<std::int64_t>(at_once - least, 0) / s.every * s.every);
     return out;
   }
