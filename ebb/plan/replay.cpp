@@ -377,6 +377,10 @@ Prediction replay(const Chain& chain, const Machine& machine, Cursor& cursor,
   Replay paper(chain, machine);
   const std::int64_t steps = chain.steps();
   bool length_known = !options.length_unknown;
+  if (!length_known && steps == 0) {
+    length_known = true;
+    cursor.finish(0);
+  }
   Action action = Advance{0, 0};
   while (cursor.next(action)) {
     auto* const sweep = length_known ? nullptr : std::get_if<Advance>(&action);
@@ -385,7 +389,6 @@ Prediction replay(const Chain& chain, const Machine& machine, Cursor& cursor,
       continue;
     }
     sweep->to = steps;
-    // In a sequence without steps the first Advance has nothing to run.
     if (sweep->from != steps || paper.live() != steps) paper.take(action);
     length_known = true;
     cursor.finish(steps);

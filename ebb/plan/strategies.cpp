@@ -149,13 +149,14 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
     throw Error(ErrorCode::infeasible_budget, text.str());
   }
   if (p.options.slots) {
-    text << "it needs at least " << least / p.step.state << " slots, there are " << *p.options.slots
-         << "; raise slots, or add a slow tier and take h_revolve";
+    const std::int64_t slots = least / p.step.state;
+    text << "it needs at least " << slots << (slots == 1 ? " slot" : " slots") << ", there are "
+         << *p.options.slots << "; raise slots, or add a slow tier and take h_revolve";
   } else {
     text << "it needs at least " << least << " bytes (" << format_bytes(least)
          << ") in fast, the budget is " << p.machine.platform.fast << " ("
-         << format_bytes(p.machine.platform.fast)
-         << "); raise the budget, or take strategy auto or a smaller step";
+         << format_bytes(p.machine.platform.fast) << "); raise the budget, or take "
+         << (row.is_auto() ? "" : "strategy auto or ") << "a smaller step";
   }
   throw Error(ErrorCode::infeasible_budget, text.str(), least);
 }
@@ -222,6 +223,8 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
   }
   if (!best) refuse(self, own, least);
   best->bound = without_rounding(floor, best->prediction.seconds);
+  // The model of auto is the whole machine.
+  best->optimal = best->gap() < 1e-12;
   return std::move(*best);
 }
 
@@ -267,6 +270,11 @@ std::int64_t largest_steps(const StepCost& step, double call, const Platform& pl
     const std::int64_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
   }
+  // Searched intervals may suit a chain a little longer than one they do not suit.
+  constexpr std::int64_t beyond = 32;
+  for (std::int64_t steps = low + 1; steps <= low + beyond; ++steps) {
+    if (fits(steps)) low = steps;
+  }
   return low;
 }
 
@@ -274,7 +282,7 @@ std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform,
                               const PlanOptions& options, int points) {
   std::vector<SweepPoint> out;
   const std::optional<Bytes> least = least_budget(chain, platform, options);
-  if (!least || chain.steps() == 0) return out;
+  if (!least) return out;
   PlanOptions at = options;
   const StepCost step = chain.typical();
   const Bytes unit = options.slots ? step.state : 1;

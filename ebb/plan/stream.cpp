@@ -78,6 +78,11 @@ class Stream {
  private:
   bool all() const { return p_.steps() <= kSearchAll; }
   Bytes state() const { return p_.step.state; }
+  // With an unknown length a given interval may be longer than the assumed chain.
+  std::int64_t longest() const {
+    return p_.options.intervals.empty() ? p_.steps()
+                                        : std::max(p_.steps(), p_.options.intervals.front());
+  }
   Bytes item(const StreamShape& s) const { return s.tapes > 0 ? p_.step.tape : state(); }
   std::int64_t whole(const StreamShape& s) const { return (p_.steps() - s.tail) / s.every; }
   std::int64_t items(const StreamShape& s) const {
@@ -131,7 +136,7 @@ class Stream {
       const std::int64_t slots = std::max<std::int64_t>(p_.states_in(room), 1);
       return {binomial_.get(), slots, steps < 1 ? 0 : steps + binomial_advances(steps, slots)};
     }
-    if (!mix_) mix_ = mix_policy(p_.steps(), state(), p_.step.tape, p_.room(), false, kInnerWork);
+    if (!mix_) mix_ = mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerWork);
     if (charged && room < scale_bytes(p_.step.tape, steps - 1)) room -= state();
     const std::int64_t units = mix_->units_in(room);
     return {mix_.get(), units, mix_->forwards(steps, units)};
@@ -205,7 +210,8 @@ class Stream {
       for (std::int64_t tail = least; tail <= n; tail += s.every) out.push_back(tail);
       return out;
     }
-    const Bytes room = std::max<Bytes>(p_.room() - scale_bytes(item(s), s.ahead), 0);
+    const Bytes room =
+        std::max<Bytes>(std::max<Bytes>(p_.room(), 0) - scale_bytes(item(s), s.ahead), 0);
     const std::int64_t at_once = std::min(room / p_.step.tape, n - 1) + 1;
     out.push_back(least + std::max<std::int64_t>(at_once - least, 0) / s.every * s.every);
     return out;
@@ -261,14 +267,22 @@ class Stream {
 
 Draft draft_stream(const Problem& p, bool tapes) {
   Draft draft;
-  if (p.steps() == 0) return descend(nullptr, p.root());
+  const std::optional<std::int64_t> steps =
+      p.options.length_unknown ? std::nullopt : std::optional(p.steps());
+  if (p.steps() == 0) {
+    // Nothing to search by: every state goes to the first tier, should there be any.
+    StreamShape plain{.buffers = 0, .ahead = 0, .save_first = p.machine.start_charged};
+    const auto each = std::make_shared<Inside>(std::make_shared<BinomialPolicy>(false));
+    draft.start = [plain, each, steps] {
+      return std::make_unique<StreamCursor>(plain, StreamCursor::Rooms{each, each, 1, 1}, steps);
+    };
+    return draft;
+  }
   Stream stream(p, tapes);
   const auto best = stream.fastest();
   if (!best) fail(ErrorCode::infeasible_budget, "stream: no pattern fits");
   const StreamShape shape = best->shape;
   const StreamCursor::Rooms rooms = stream.rooms(shape);
-  const std::optional<std::int64_t> steps =
-      p.options.length_unknown ? std::nullopt : std::optional(p.steps());
   draft.start = [shape, rooms, steps] {
     return std::make_unique<StreamCursor>(shape, rooms, steps);
   };

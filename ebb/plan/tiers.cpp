@@ -270,7 +270,8 @@ Draft draft_tables(const Problem& p, std::size_t tiers) {
     const double seconds = tables->seconds();
     draft = descend(tables, root);
     draft.at_least = unavoidable_seconds(p.chain) + seconds;
-    draft.optimal = p.is_textbook() && nearest_first(p, tiers);
+    const bool in_turns = p.machine.sync || tiers == 0;
+    draft.optimal = p.is_textbook() && in_turns && nearest_first(p, tiers);
   } else if (p.steps() <= 1) {
     draft = descend(tables, root);
     draft.at_least = unavoidable_seconds(p.chain);

@@ -156,21 +156,26 @@ TEST(Optimal, Mixed) {
   }
 }
 
-// Writing and reading cost differently, also one of them nothing.
-constexpr double kTransfers[][2] = {{1, 1}, {0.5, 2.5}, {3, 0}, {0, 1.5}};
+// Writing and reading cost differently, also one of them nothing; each with its own costs of
+// compute.
+struct Transfers {
+  double write, read;
+  Costs compute;
+};
+constexpr Transfers kTransfers[] = {
+    {1, 1, kCosts[0]}, {0.5, 2.5, kCosts[1]}, {3, 0, kCosts[2]}, {0, 1.5, kCosts[0]}};
 
 TEST(Optimal, OneSlowTierInSlots) {
-  for (const Costs& c : kCosts) {
-    const StepCost step = step_of(c, 2);
-    for (const auto& [write, read] : kTransfers) {
-      for (std::int64_t ram = 0; ram <= 2; ++ram) {
-        for (Bytes disk = 1; disk <= 3; ++disk) {
-          const Platform platform = with_tiers({slow_tier(write, read, 2 * disk)});
-          for (std::int64_t n = 1; n <= (disk == 3 ? 5 : 7); ++n) {
-            PlanOptions o = in_slots(disk == 2 ? "disk_revolve" : "h_revolve", ram);
-            o.sync = true;
-            expect_optimal(n, o, step, {}, platform);
-          }
+  for (const auto& [write, read, compute] : kTransfers) {
+    const StepCost step = step_of(compute, 2);
+    for (std::int64_t ram = 0; ram <= 2; ++ram) {
+      for (Bytes disk = 1; disk <= 3; ++disk) {
+        const Platform platform = with_tiers({slow_tier(write, read, 2 * disk)});
+        const std::int64_t longest = ram + disk <= 2 ? 7 : (disk == 3 ? 5 : 6);
+        for (std::int64_t n = 1; n <= longest; ++n) {
+          PlanOptions o = in_slots(disk == 2 ? "disk_revolve" : "h_revolve", ram);
+          o.sync = true;
+          expect_optimal(n, o, step, kStatesOnly, platform);
         }
       }
     }
@@ -178,16 +183,14 @@ TEST(Optimal, OneSlowTierInSlots) {
 }
 
 TEST(Optimal, OneSlowTierInBytes) {
-  for (const Costs& c : kCosts) {
-    const StepCost step = step_of(c, 2);
-    for (const auto& [write, read] : kTransfers) {
-      for (Bytes disk = 0; disk <= 2; ++disk) {
-        const Platform platform = with_tiers({slow_tier(write, read, 2 * disk)});
-        for (std::int64_t n = 1; n <= (disk == 2 ? 6 : 7); ++n) {
-          for (const Bytes extra : {0, 1, 2, 5}) {
-            PlanOptions o = in_bytes(extra == 1 ? "disk_revolve" : "h_revolve", 10 + extra);
-            expect_optimal(n, o, step, kStatesOnly, platform);
-          }
+  for (const auto& [write, read, compute] : kTransfers) {
+    const StepCost step = step_of(compute, 2);
+    for (Bytes disk = 0; disk <= 2; ++disk) {
+      const Platform platform = with_tiers({slow_tier(write, read, 2 * disk)});
+      for (std::int64_t n = 1; n <= (disk == 2 ? 6 : 7); ++n) {
+        for (const Bytes extra : {0, 1, 2, 5}) {
+          const PlanOptions o = in_bytes(extra == 1 ? "disk_revolve" : "h_revolve", 10 + extra);
+          expect_optimal(n, o, step, kStatesOnly, platform);
         }
       }
     }
@@ -196,25 +199,25 @@ TEST(Optimal, OneSlowTierInBytes) {
 
 TEST(Optimal, TwoSlowTiers) {
   // Nearest first: the second one writes and reads no faster.
-  constexpr double transfers[][4] = {{0.5, 1, 1, 2}, {0, 0.5, 3, 0.5}, {1, 1, 1, 4}};
-  for (const Costs& c : kCosts) {
-    const StepCost step = step_of(c, 3, 1);
-    for (const auto& [w0, r0, w1, r1] : transfers) {
-      for (const Bytes near : {1, 2}) {
-        const Platform platform =
-            with_tiers({slow_tier(w0, r0, near, "near"), slow_tier(w1, r1, 2, "far")});
-        for (std::int64_t ram = 0; ram <= 1; ++ram) {
-          PlanOptions o = in_slots("h_revolve", ram);
-          o.sync = true;
-          for (std::int64_t n = 1; n <= (near == 1 ? 6 : 5); ++n) {
-            expect_optimal(n, o, step, {}, platform);
-          }
-        }
-        for (std::int64_t n = 2; n <= 5; ++n) {
-          PlanOptions o = with_extra("h_revolve", 1);
-          o.sync = true;
+  constexpr Transfers near[] = {
+      {0.5, 1, kCosts[0]}, {0, 0.5, kCosts[1]}, {1, 1, kCosts[2]}, {0, 0, kCosts[0]}};
+  constexpr Transfers far[] = {{1, 2, {}}, {3, 0.5, {}}, {1, 4, {}}, {2, 3, {}}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const StepCost step = step_of(near[i].compute, 3, 1);
+    for (const Bytes states : {1, 2}) {
+      const Platform platform = with_tiers({slow_tier(near[i].write, near[i].read, states, "near"),
+                                            slow_tier(far[i].write, far[i].read, 2, "far")});
+      for (std::int64_t ram = 0; ram <= 1; ++ram) {
+        PlanOptions o = in_slots("h_revolve", ram);
+        o.sync = true;
+        for (std::int64_t n = 1; n <= (ram == 0 && states == 1 ? 6 : 5); ++n) {
           expect_optimal(n, o, step, kStatesOnly, platform);
         }
+      }
+      for (std::int64_t n = 2; n <= 5; ++n) {
+        PlanOptions o = with_extra("h_revolve", 1);
+        o.sync = true;
+        expect_optimal(n, o, step, kStatesOnly, platform);
       }
     }
   }
