@@ -15,6 +15,8 @@ constexpr double kTableWork = 4e9;
 constexpr double kTableEntries = 2e7;
 // Entries of the capacities: chains that run steps more often than they say are cut less well.
 constexpr std::size_t kCapacities = 1 << 23;
+// Capacities stop growing here, so that adding three of them cannot overflow.
+constexpr std::int64_t kLongest = std::int64_t{1} << 60;
 // Columns of the capacities: beyond that many units of memory they grow coarser.
 constexpr std::int64_t kColumns = 1 << 21;
 
@@ -269,7 +271,7 @@ std::shared_ptr<const MixPolicy> mix_policy(std::int64_t steps, Bytes state, Byt
   // 32-bit forwards are enough below 60 000 steps.
   const bool exact = n * m <= kTableEntries && n * n * m <= table_work && steps < 60'000;
   if (exact) return std::make_shared<MixTable>(steps, u, release);
-  return std::make_shared<Capacities>(steps, u);
+  return std::make_shared<Capacities>(std::min(steps, kLongest), u);
 }
 
 Draft draft_store_all(const Problem& p) {

@@ -80,8 +80,8 @@ class Stream {
   Bytes state() const { return p_.step.state; }
   // With an unknown length a given interval may be longer than the assumed chain.
   std::int64_t longest() const {
-    return p_.options.intervals.empty() ? p_.steps()
-                                        : std::max(p_.steps(), p_.options.intervals.front());
+    if (!p_.options.length_unknown || p_.options.intervals.empty()) return p_.steps();
+    return std::max(p_.steps(), p_.options.intervals.front());
   }
   Bytes item(const StreamShape& s) const { return s.tapes > 0 ? p_.step.tape : state(); }
   std::int64_t whole(const StreamShape& s) const { return (p_.steps() - s.tail) / s.every; }

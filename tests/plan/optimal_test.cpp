@@ -171,7 +171,7 @@ TEST(Optimal, OneSlowTierInSlots) {
     for (std::int64_t ram = 0; ram <= 2; ++ram) {
       for (Bytes disk = 1; disk <= 3; ++disk) {
         const Platform platform = with_tiers({slow_tier(write, read, 2 * disk)});
-        const std::int64_t longest = ram + disk <= 2 ? 7 : (disk == 3 ? 5 : 6);
+        const std::int64_t longest = ram + disk <= 2 ? 7 : (ram + disk <= 3 ? 6 : 5);
         for (std::int64_t n = 1; n <= longest; ++n) {
           PlanOptions o = in_slots(disk == 2 ? "disk_revolve" : "h_revolve", ram);
           o.sync = true;
@@ -210,7 +210,7 @@ TEST(Optimal, TwoSlowTiers) {
       for (std::int64_t ram = 0; ram <= 1; ++ram) {
         PlanOptions o = in_slots("h_revolve", ram);
         o.sync = true;
-        for (std::int64_t n = 1; n <= (ram == 0 && states == 1 ? 6 : 5); ++n) {
+        for (std::int64_t n = 1; n <= (ram == 0 && states == 1 ? 6 : 4); ++n) {
           expect_optimal(n, o, step, kStatesOnly, platform);
         }
       }
