@@ -13,7 +13,9 @@ namespace {
 using Kind = Choice::Kind;
 
 std::size_t level_of(const IntervalShape& shape, std::size_t level, std::int64_t n) {
-  while (level < shape.levels.size() && n <= shape.levels[level].every) ++level;
+  while (level < shape.levels.size() && n <= shape.levels[level].every + shape.levels[level].more) {
+    ++level;
+  }
   return level;
 }
 
@@ -94,11 +96,12 @@ class Walk {
     cost.fast = scale_bytes(p_.step.state, held);
   }
 
-  // Chunks 0..count-1 of `every` steps, the last one shorter. The states before chunks 1..count-2
-  // are always kept, the one before the last chunk only if that chunk loads it.
+  // Chunks 0..count-1 of `every` steps, the last one shorter or up to `more` longer. The states
+  // before chunks 1..count-2 are always kept, the one before the last chunk only if that chunk
+  // loads it.
   void chunks(IntervalCost& cost, std::int64_t n, std::size_t level, Place start) const {
-    const auto [every, place] = shape_.levels[level];
-    const std::int64_t count = (n + every - 1) / every;
+    const auto [every, place, more] = shape_.levels[level];
+    const std::int64_t count = (n - more + every - 1) / every;
     const std::int64_t rest = n - (count - 1) * every;
     const bool kept_here = start == Place::work || (start.is_slow() && place == Place::fast);
     const Place own = kept_here ? place : start;
@@ -308,7 +311,7 @@ Draft draft_shape(const Problem& p, const IntervalShape& shape) {
   root.room = shape.slots;
   Draft draft = descend(std::make_shared<IntervalPolicy>(shape), root);
   for (std::size_t i = 0; i < shape.levels.size(); ++i) {
-    const auto [every, place] = shape.levels[i];
+    const auto& [every, place, more] = shape.levels[i];
     const std::string where =
         place.is_slow() ? p.tiers()[static_cast<std::size_t>(place.tier())].name : "fast";
     draft.parameters.emplace_back("every in " + where, every);

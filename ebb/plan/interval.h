@@ -23,6 +23,7 @@ namespace ebb {
 struct IntervalLevel {
   std::int64_t every;
   Place place;
+  std::int64_t more = 0;  // steps that the last chunk may have beyond `every`
 };
 
 struct IntervalShape {

@@ -3,16 +3,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
+
+#include "ebb/plan/cuts.h"
 
 namespace ebb {
 namespace {
 
 using Kind = Choice::Kind;
 
-// Inner steps of the exact table's minimum that a plan may cost, and its entries.
-constexpr double kTableWork = 4e9;
-constexpr double kTableEntries = 2e7;
+// Entries of the exact table that a plan may cost.
+constexpr double kTableEntries = 1e7;
 // Entries of the capacities: chains that run steps more often than they say are cut less well.
 constexpr std::size_t kCapacities = 1 << 23;
 // Capacities stop growing here, so that adding three of them cannot overflow.
@@ -63,10 +66,6 @@ class MixTable : public MixPolicy {
   MixTable(std::int64_t steps, const Units& units, bool release)
       : u_(units), columns_(static_cast<std::size_t>(steps) + 1), release_(release) {
     for (std::int64_t m = 0; m <= u_.room; ++m) {
-      for (Kept& kept : kept_) {
-        kept.cost.emplace_back(columns_, 0);
-        kept.cut.emplace_back(columns_, 0);
-      }
       if (release_) fill_charged(m);
       fill_free(m);
     }
@@ -104,69 +103,71 @@ class MixTable : public MixPolicy {
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   static constexpr std::int32_t kNever = 1 << 30;
 
-  // A row turned round, so that both operands of a minimum run forward with y.
-  struct Reversed {
-    Reversed(const std::vector<Row>& cost, std::int64_t m) {
-      if (m >= 0) row.assign(cost[index(m)].rbegin(), cost[index(m)].rend());
+  // The hull of row m; of nothing where there is no such row.
+  static Hull hull(const std::vector<Row>& cost, std::int64_t m) {
+    Hull hull;
+    if (m < 0) return hull;
+    for (const std::int32_t c : cost[index(m)]) hull.add(finite(c));
+    return hull;
+  }
+  static double finite(std::int32_t cost) {
+    return cost >= kNever ? std::numeric_limits<double>::infinity() : cost;
+  }
+
+  // Fills one row in rising t: head(y) = y + C(y,m) for the part left of the cut.
+  struct Filling {
+    Hull head;
+    CutSearch by_state{1}, by_tape{1};
+
+    Filling() { head.add(0); }
+    void improve(std::int64_t t, const Hull& state, const Hull& tape, double& best,
+                 std::int32_t& cut) {
+      const std::int64_t y = by_state.find(head, state, t, 1, t - 1, 0, best);
+      if (y >= 0) cut = static_cast<std::int32_t>(y);
+      // A kept tape costs the steps left of it and its own.
+      const std::int64_t left = by_tape.find(head, tape, t - 1, 0, t - 1, 1, best);
+      if (left >= 0) cut = -static_cast<std::int32_t>(left + 1);
     }
-    // from(t)[i] is C(t-1-i).
-    const std::int32_t* from(std::size_t t) const { return &row[row.size() - t]; }
-    bool empty() const { return row.empty(); }
-    Row row;
   };
 
   void fill_free(std::int64_t m) {
-    Row& cost = kept_[0].cost[index(m)];
-    Row& cut = kept_[0].cut[index(m)];
-    Row head(columns_, 0);  // y + C(y,m)
-    const Reversed state =
-        release_ ? Reversed(kept_[1].cost, m) : Reversed(kept_[0].cost, m - u_.state);
-    const Reversed tape(kept_[0].cost, m - u_.tape);
+    Row& cost = kept_[0].cost.emplace_back(columns_, 0);
+    Row& cut = kept_[0].cut.emplace_back(columns_, 0);
+    const Hull state = release_ ? hull(kept_[1].cost, m) : hull(kept_[0].cost, m - u_.state);
+    const Hull tape = hull(kept_[0].cost, m - u_.tape);
+    Filling filling;
     for (std::size_t t = 1; t < columns_; ++t) {
-      std::int32_t best = static_cast<std::int32_t>(t) + cost[t - 1];
-      if (!state.empty()) improve(best, cut[t], head.data() + 1, state.from(t), t - 1, 1);
-      if (!tape.empty()) improve(best, cut[t], head.data(), tape.from(t), t, -1);
-      cost[t] = best;
-      head[t] = static_cast<std::int32_t>(t) + best;
+      const auto steps = static_cast<std::int64_t>(t);
+      double best = static_cast<double>(steps + cost[t - 1]);
+      filling.improve(steps, state, tape, best, cut[t]);
+      cost[t] = static_cast<std::int32_t>(best);
+      filling.head.add(static_cast<double>(steps) + best);
     }
   }
 
   void fill_charged(std::int64_t m) {
-    Row& cost = kept_[1].cost[index(m)];
-    Row& cut = kept_[1].cut[index(m)];
-    Row head(columns_, 0);
-    const Reversed state(kept_[1].cost, m - u_.state);
-    const Reversed tape(kept_[0].cost, m - u_.state - u_.tape);
+    Row& cost = kept_[1].cost.emplace_back(columns_, 0);
+    Row& cut = kept_[1].cut.emplace_back(columns_, 0);
+    const Hull state = hull(kept_[1].cost, m - u_.state);
+    const Hull tape = hull(kept_[0].cost, m - u_.state - u_.tape);
     const bool stays = m >= u_.state;
+    Filling filling;
     for (std::size_t t = 1; t < columns_; ++t) {
-      std::int32_t best = t == 1 ? 1 : kNever;
+      const auto steps = static_cast<std::int64_t>(t);
+      double best = t == 1 ? 1 : std::numeric_limits<double>::infinity();
       if (t > 1 && m >= u_.tape) {
         best = 1 + kept_[0].cost[index(m - u_.tape)][t - 1];
         cut[t] = -1;
       }
-      if (stays && static_cast<std::int32_t>(t) + cost[t - 1] < best) {
-        best = static_cast<std::int32_t>(t) + cost[t - 1];
+      const double again = static_cast<double>(steps) + finite(cost[t - 1]);
+      if (stays && again < best) {
+        best = again;
         cut[t] = 0;
       }
-      if (!state.empty()) improve(best, cut[t], head.data() + 1, state.from(t), t - 1, 1);
-      if (!tape.empty()) improve(best, cut[t], head.data(), tape.from(t), t, -1);
-      cost[t] = std::min(best, kNever);
-      head[t] = std::min(static_cast<std::int32_t>(t) + best, kNever);
+      filling.improve(steps, state, tape, best, cut[t]);
+      cost[t] = std::isinf(best) ? kNever : static_cast<std::int32_t>(best);
+      filling.head.add(static_cast<double>(steps) + best);
     }
-  }
-
-  // min over y = 1..count of left[y-1] + right[y-1]; keeping a tape costs the y-1 steps left of it
-  // and the step itself.
-  static void improve(std::int32_t& best, std::int32_t& cut, const std::int32_t* left,
-                      const std::int32_t* right, std::size_t count, std::int32_t sign) {
-    const std::int32_t extra = sign < 0 ? 1 : 0;
-    std::int32_t least = best;
-    for (std::size_t i = 0; i < count; ++i) least = std::min(least, left[i] + right[i] + extra);
-    if (least >= best) return;
-    std::size_t i = 0;
-    while (left[i] + right[i] + extra > least) ++i;
-    best = least;
-    cut = sign * static_cast<std::int32_t>(i + 1);
   }
 
   Units u_;
@@ -264,12 +265,12 @@ class Capacities : public MixPolicy {
 }  // namespace
 
 std::shared_ptr<const MixPolicy> mix_policy(std::int64_t steps, Bytes state, Bytes tape, Bytes room,
-                                            bool release, double table_work) {
+                                            bool release, double table_entries) {
   const Units u = to_units(steps, state, tape, std::max<Bytes>(room, 0));
   const auto n = static_cast<double>(steps);
   const auto m = static_cast<double>(u.room) + 1;
   // 32-bit forwards are enough below 60 000 steps.
-  const bool exact = n * m <= kTableEntries && n * n * m <= table_work && steps < 60'000;
+  const bool exact = n * m <= table_entries && steps < 60'000;
   if (exact) return std::make_shared<MixTable>(steps, u, release);
   return std::make_shared<Capacities>(std::min(steps, kLongest), u);
 }
@@ -286,7 +287,7 @@ Draft draft_store_all(const Problem& p) {
 
 Draft draft_mix(const Problem& p, bool release) {
   const auto policy =
-      mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableWork);
+      mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableEntries);
   Segment root = p.root();
   root.room = policy->units_in(p.room());
   Draft draft = descend(policy, root);

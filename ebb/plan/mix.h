@@ -33,10 +33,10 @@ class MixPolicy : public Policy {
   virtual std::int64_t forwards(std::int64_t steps, std::int64_t units) const = 0;
 };
 
-// release: drop starts at their last load too. table_work: inner steps that the exact table may
-// take; beyond it the capacities are used.
+// release: drop starts at their last load too. table_entries: lengths times units up to which the
+// exact table is used; beyond it the capacities are.
 std::shared_ptr<const MixPolicy> mix_policy(std::int64_t steps, Bytes state, Bytes tape, Bytes room,
-                                            bool release, double table_work);
+                                            bool release, double table_entries);
 
 // msm, or with release the plan that `chain` makes of long uniform chains.
 Draft draft_mix(const Problem& problem, bool release);

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 
+#include "ebb/plan/cuts.h"
+
 namespace ebb {
 namespace {
 
 using Kind = Choice::Kind;
 
-// Inner steps of the exact table's minimum that a plan may cost, and its entries.
-constexpr double kTableWork = 4e9;
-constexpr double kTableEntries = 2e7;
+// Entries of the exact table that a plan may cost.
+constexpr double kTableEntries = 1e7;
 // Entries of the capacities: chains that run steps more often than they say are cut less well.
 constexpr std::size_t kCapacities = 1 << 23;
 
@@ -63,31 +64,26 @@ class MixedTable : public MixedPolicy {
  private:
   void fill(std::size_t s) {
     std::vector<std::int32_t>& cost = cost_[s];
-    const std::size_t n = cost.size();
-    std::vector<std::int32_t> head(n, 0);
-    std::vector<std::int32_t> rest;
-    if (s > 1) rest.assign(cost_[s - 1].rbegin(), cost_[s - 1].rend());
-    for (std::size_t t = 1; t < n; ++t) {
+    Hull head;
+    Hull rest;
+    CutSearch search(1);
+    if (s > 1) {
+      for (const std::int32_t c : cost_[s - 1]) rest.add(c);
+    }
+    head.add(0);
+    for (std::size_t t = 1; t < cost.size(); ++t) {
       const auto steps = static_cast<std::int32_t>(t);
       if (t <= s + 1) {
         cost[t] = steps;
       } else if (s == 1) {
         cost[t] = steps + cost[t - 1];
       } else {
-        cost[t] = 1 + cost_[s - 1][t - 1];
-        cut_[s][t] = 1;
-        // i = 2..t-1: head[i] + cost_[s-1][t-i]
-        const std::int32_t* const right = &rest[n - 1 - t];
-        std::int32_t least = cost[t];
-        for (std::size_t i = 2; i < t; ++i) least = std::min(least, head[i] + right[i]);
-        if (least < cost[t]) {
-          std::size_t i = 2;
-          while (head[i] + right[i] > least) ++i;
-          cost[t] = least;
-          cut_[s][t] = static_cast<std::int32_t>(i);
-        }
+        double best = 1 + cost_[s - 1][t - 1];
+        const std::int64_t i = search.find(head, rest, steps, 2, steps - 1, 0, best);
+        cost[t] = static_cast<std::int32_t>(best);
+        cut_[s][t] = i < 0 ? 1 : static_cast<std::int32_t>(i);
       }
-      head[t] = steps + cost[t];
+      head.add(steps + cost[t]);
     }
   }
 
@@ -152,7 +148,7 @@ Draft draft_mixed(const Problem& p) {
       std::clamp<std::int64_t>(p.room() / slot, 0, std::max<std::int64_t>(p.steps() - 1, 0));
   const auto n = static_cast<double>(p.steps());
   const auto m = static_cast<double>(slots);
-  const bool exact = n * m <= kTableEntries && n * n / 2 * m <= kTableWork && p.steps() < 60'000;
+  const bool exact = n * m <= kTableEntries && p.steps() < 60'000;
   std::shared_ptr<MixedPolicy> policy;
   if (exact) {
     policy = std::make_shared<MixedTable>(p.steps(), slots);

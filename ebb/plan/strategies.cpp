@@ -187,7 +187,8 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
   };
   std::vector<Entry> entries;
   std::optional<Plan> best;
-  const auto done = [&] { return best && best->prediction.seconds <= floor.seconds * (1 + 1e-9); };
+  const auto reaches = [&](double seconds) { return seconds <= floor.seconds * (1 + 1e-9); };
+  const auto done = [&] { return best && reaches(best->prediction.seconds); };
   const auto consider = [&](Entry& entry) {
     const Problem p = problem_for(*entry.row, chain, platform, o);
     Plan plan;
@@ -208,7 +209,8 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
     least = std::min(least, need);
     if (need > p.machine.platform.fast || need == kUnlimited) continue;
     entries.push_back({&row, row.draft(p)});
-    if (row.row.name == "store_all") {
+    // Closed forms come first and may reach the bound: the tables after them are not built then.
+    if (reaches(entries.back().draft.at_least)) {
       consider(entries.back());
       entries.pop_back();
       if (done()) break;

@@ -21,7 +21,7 @@ constexpr std::int64_t kSearchAll = 48;
 constexpr std::size_t kReplayed = 6;
 constexpr std::int64_t kIntervals = 8;
 // What the exact inner tables may cost.
-constexpr double kInnerWork = 1e8;
+constexpr double kInnerEntries = 1e6;
 
 class Stream {
  public:
@@ -136,7 +136,7 @@ class Stream {
       const std::int64_t slots = std::max<std::int64_t>(p_.states_in(room), 1);
       return {binomial_.get(), slots, steps < 1 ? 0 : steps + binomial_advances(steps, slots)};
     }
-    if (!mix_) mix_ = mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerWork);
+    if (!mix_) mix_ = mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerEntries);
     if (charged && room < scale_bytes(p_.step.tape, steps - 1)) room -= state();
     const std::int64_t units = mix_->units_in(room);
     return {mix_.get(), units, mix_->forwards(steps, units)};

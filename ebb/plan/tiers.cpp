@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ebb/plan/binomial.h"
+#include "ebb/plan/cuts.h"
 #include "ebb/plan/interval.h"
 
 namespace ebb {
@@ -13,10 +14,8 @@ namespace {
 using Kind = Choice::Kind;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Steps of the inner minimum and table entries that a plan may cost; 10^4 steps with 200 slots stay
-// below.
-constexpr double kTableWork = 1.2e10;
-constexpr double kTableEntries = 4e7;
+// Table entries that a plan may cost: 10^4 steps with 1000 slots.
+constexpr double kTableEntries = 1e7;
 
 struct Level {
   std::int64_t slots = 0;
@@ -46,9 +45,8 @@ class TierTables : public Policy {
   // false: too much work, the tables are of no use.
   bool build() {
     const auto n = static_cast<double>(steps_);
-    double work = n * n / 2;
-    double entries = 0;
-    if (work > kTableWork || n > kTableEntries) return false;
+    double entries = n * static_cast<double>(levels_.size());
+    if (entries > kTableEntries) return false;
     fill_fast();
     for (std::size_t k = 1; k < levels_.size(); ++k) {
       Level& level = levels_[k];
@@ -58,9 +56,8 @@ class TierTables : public Policy {
         level.plenty = false;
         level.stored.clear();
         level.cut.clear();
-        work += static_cast<double>(level.slots) * n * n / 2;
         entries += static_cast<double>(level.slots) * n;
-        if (work > kTableWork || entries > kTableEntries) return false;
+        if (entries > kTableEntries) return false;
         for (std::int64_t m = 1; m <= level.slots; ++m) fill_row(k, level.row(m));
       }
       fill_full(k);
@@ -157,43 +154,36 @@ class TierTables : public Policy {
     for (std::size_t l = 0; l < fast.full.size(); ++l) fast.full[l] = unstored(0, fast.slots, l);
   }
 
-  // best[l] = min over 1 <= j <= l of head[j] + rest[l-j], where head[j] is known once best[j-1]
-  // is.
+  // best[l] = min over 1 <= j <= l of head(j) + rest(l-j), or the floor; head(j) is known once
+  // best[j-1] is, and so is the last of `rest` where that is the same row.
   template <class Head, class Floor>
-  void minimise(std::vector<double>& best, std::vector<std::int32_t>& cut,
-                std::vector<double>& rest_reversed, const Head& head_of, const Floor& floor_of,
-                bool same_row, double write) const {
+  void minimise(std::vector<double>& best, std::vector<std::int32_t>& cut, Hull& rest,
+                const Head& head_of, const Floor& floor_of, bool same_row, double write) const {
     const auto n = static_cast<std::size_t>(steps_);
-    std::vector<double> head(n, 0);
+    Hull head;
+    CutSearch search(0);
+    head.add(kNever);
     best.assign(n, 0);
     cut.assign(n, 0);
     for (std::size_t l = 1; l < n; ++l) {
-      head[l] = head_of(l, best[l - 1]);
-      // rest_reversed[n-1-i] is rest[i], so that both run forward with j.
-      const double* const rest = rest_reversed.data() + (n - 1 - l);
-      double least = kNever;
-      for (std::size_t j = 1; j <= l; ++j) least = std::min(least, head[j] + rest[j]);
+      head.add(head_of(l, best[l - 1]));
       const double floor = floor_of(l);
-      if (floor <= least) {
-        best[l] = floor;
-      } else {
-        best[l] = least;
-        std::size_t j = 1;
-        while (head[j] + rest[j] > least) ++j;
-        cut[l] = static_cast<std::int32_t>(j);
-      }
-      if (same_row) rest_reversed[n - 1 - l] = std::min(floor, write + best[l]);
+      const auto last = static_cast<std::int64_t>(l);
+      best[l] = floor;
+      const std::int64_t j = search.find(head, rest, last, 1, last, 0, best[l]);
+      if (j > 0) cut[l] = static_cast<std::int32_t>(j);
+      if (same_row) rest.add(std::min(floor, write + best[l]));
     }
   }
 
   void fill_row(std::size_t k, std::size_t row) {
     Level& level = levels_[k];
     const std::vector<double>& below = levels_[k - 1].full;
-    const auto n = static_cast<std::size_t>(steps_);
-    std::vector<double> rest(n, 0);
+    Hull rest;
+    rest.add(0);
     if (!level.plenty) {
-      for (std::size_t i = 0; i < n; ++i) {
-        rest[n - 1 - i] = unstored(k, static_cast<std::int64_t>(row), i);
+      for (std::size_t i = 1; i < static_cast<std::size_t>(steps_); ++i) {
+        rest.add(unstored(k, static_cast<std::int64_t>(row), i));
       }
     }
     std::vector<double> best;
@@ -218,7 +208,8 @@ class TierTables : public Policy {
 
   void fill_origin() {
     const std::vector<double>& full = levels_.back().full;
-    std::vector<double> rest(full.rbegin(), full.rend());
+    Hull rest;
+    for (const double seconds : full) rest.add(seconds);
     minimise(
         origin_, origin_cut_, rest,
         [&](std::size_t j, double left) { return static_cast<double>(j) * forward_ + left; },
@@ -291,6 +282,17 @@ Bytes least_with(const Problem& p, std::size_t tiers) {
   return add_bytes(p.working(), p.step.state);
 }
 
+// What does not fill a period is a last one of its own, or joins the one before it.
+IntervalShape shorter_or_longer_last(const Problem& p, const IntervalShape& shape) {
+  IntervalShape longer = shape;
+  longer.levels.front().more = p.steps() % shape.levels.front().every;
+  const IntervalCost apart = interval_cost(p, shape);
+  const IntervalCost joined = interval_cost(p, longer);
+  const bool better = interval_fits(p, longer, joined) &&
+                      interval_seconds(p, longer, joined) < interval_seconds(p, shape, apart);
+  return better ? longer : shape;
+}
+
 // The paper's period, or a longer one when the tier could not hold the states.
 IntervalShape periodic_shape(const Problem& p) {
   IntervalShape shape;
@@ -306,13 +308,13 @@ IntervalShape periodic_shape(const Problem& p) {
   }
   shape.levels.push_back(
       {std::clamp<std::int64_t>(period, 1, std::max<std::int64_t>(p.steps(), 1)), Place::slow(0)});
-  if (p.options.period) return shape;
+  if (p.options.period) return shorter_or_longer_last(p, shape);
   std::int64_t& every = shape.levels.front().every;
   every = std::max(every, p.steps() / (p.states_in_tier(0) + 1));
   while (every < p.steps() && interval_cost(p, shape).slow_held > p.states_in_tier(0)) {
     ++every;
   }
-  return shape;
+  return shorter_or_longer_last(p, shape);
 }
 
 std::size_t first_only(const Problem& p) { return p.tiers().empty() ? 0 : 1; }

@@ -15,9 +15,9 @@
 // values = ours with the N recording forwards left out. Departs from the papers: costs travel by
 // name, so that forward and backward cannot be exchanged; level 0 is the closed form instead of a
 // table; the caller's initial state, where it is free, is one more level above all others; disk
-// states may be read several times; a state is dropped at its last load. Exact while the tables
-// stay below kTableWork; beyond that nested intervals with binomial slots inside are searched
-// instead.
+// states may be read several times; a state is dropped at its last load; what does not fill the
+// last period of periodic_disk may join the one before it. Exact while the tables have up to
+// kTableEntries; beyond that nested intervals with binomial slots inside are searched instead.
 #pragma once
 
 #include "ebb/plan/draft.h"

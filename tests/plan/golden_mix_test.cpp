@@ -9,13 +9,15 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/plan/ask.h"
 
 namespace ebb::test {
 namespace {
 
-constexpr double kTableWork = 1e12;  // no table of these tests is refused
+constexpr double kTableEntries = 1e12;  // no table of these tests is refused
 
 std::int64_t msm(std::int64_t t, Bytes extra, Bytes alpha) {
   return forwards(t, with_extra("msm", extra), {.tape = alpha});
@@ -49,6 +51,45 @@ TEST(GoldenMix, MsmTotals) {
       // `chain` knows more plans.
       if (row.t > 50) continue;
       EXPECT_LE(forwards(row.t, with_extra("chain", extra[i]), {.tape = row.alpha}), row.total[i]);
+    }
+  }
+}
+
+// The recurrence of mix.h as it stands there, every cut tried.
+class Recurrence {
+ public:
+  Recurrence(std::int64_t steps, std::int64_t units, std::int64_t state, std::int64_t tape) {
+    for (std::int64_t m = 0; m <= units; ++m) {
+      auto& row = cost_.emplace_back(1, 0);
+      for (std::int64_t t = 1; t <= steps; ++t) {
+        std::int64_t best = t + row.back();
+        for (std::int64_t y = 1; y <= t; ++y) {
+          if (m >= state && y < t) best = std::min(best, y + at(t - y, m - state) + at(y, m));
+          if (m >= tape) best = std::min(best, y + at(t - y, m - tape) + at(y - 1, m));
+        }
+        row.push_back(best);
+      }
+    }
+  }
+  std::int64_t at(std::int64_t t, std::int64_t m) const {
+    return cost_[static_cast<std::size_t>(m)][static_cast<std::size_t>(t)];
+  }
+
+ private:
+  std::vector<std::vector<std::int64_t>> cost_;
+};
+
+TEST(GoldenMix, MsmIsItsRecurrence) {
+  constexpr std::int64_t kSteps = 160;
+  constexpr std::int64_t kUnits = 40;
+  for (const auto& [state, tape] : {std::pair{1, 1}, {1, 2}, {1, 5}, {2, 3}, {3, 7}, {5, 2}}) {
+    const Recurrence plain(kSteps, kUnits, state, tape);
+    const auto ours = mix_policy(kSteps, state, tape, kUnits, false, kTableEntries);
+    for (std::int64_t m = 0; m <= kUnits; ++m) {
+      for (std::int64_t t = 1; t <= kSteps; ++t) {
+        ASSERT_EQ(ours->forwards(t, m), plain.at(t, m))
+            << "state " << state << ", tape " << tape << ", " << t << " steps, " << m << " units";
+      }
     }
   }
 }
@@ -110,7 +151,7 @@ void expect_chen(const Chen& row, std::size_t lengths) {
   const auto longest = static_cast<std::int64_t>(kChenSteps[lengths - 1]);
   const auto chens_most = static_cast<Bytes>(std::sqrt(kChenSteps[lengths - 1]) * item);
   const Bytes most = longest < 1000 ? chens_most : std::max(chens_most, headline_extra(row.alpha));
-  const auto table = mix_policy(longest, 1, row.alpha, most, false, kTableWork);
+  const auto table = mix_policy(longest, 1, row.alpha, most, false, kTableEntries);
   if (longest >= 1000) {
     const auto forwards = static_cast<double>(table->forwards(1000, headline_extra(row.alpha)));
     EXPECT_NEAR(forwards / 1000, 1.950, 0.0015);

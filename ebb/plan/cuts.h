@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The least sum over cuts: min over y of left(y) + right(t - y), as t rises, exact without trying
+// every y.
+//
+// Each function lies above its lower convex hull. The sum of two convex functions falls into one
+// valley and rises again: the search starts in the valley of the hulls and ends on either side
+// where even the hulls are no better than the best sum found. The costs of dynamic programmes are
+// convex or nearly so; then one or two y are tried. Any other function only takes longer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ebb {
+
+// A function of 0, 1, 2, … and its lower convex hull, growing one value at a time. Infinite values
+// are allowed.
+class Hull {
+ public:
+  void add(double value);
+  double value(std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
+  double bound(std::int64_t i) const { return bounds_[static_cast<std::size_t>(i)]; }
+  // Beyond these the function is infinite; last < first where it is so everywhere.
+  std::int64_t first() const { return corners_.empty() ? 0 : corners_.front(); }
+  std::int64_t last() const { return corners_.empty() ? -1 : corners_.back(); }
+
+ private:
+  bool above(std::int64_t middle, std::int64_t to) const;
+
+  std::vector<double> values_, bounds_;
+  std::vector<std::int64_t> corners_;  // of the hull
+};
+
+// Searches sums that must be better than the best so far by `gain` at least: 1 for whole numbers, 0
+// for any others. Calls with a rising t find the valley where the last one left it.
+class CutSearch {
+ public:
+  explicit CutSearch(double gain) : gain_(gain) {}
+  // The least left(y) + right(t - y) + extra over first <= y <= last that betters `best`, which
+  // becomes it; -1 if there is none.
+  std::int64_t find(const Hull& left, const Hull& right, std::int64_t t, std::int64_t first,
+                    std::int64_t last, double extra, double& best);
+
+ private:
+  double gain_;
+  std::int64_t valley_ = 0;
+};
+
+}  // namespace ebb
