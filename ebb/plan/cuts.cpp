@@ -5,12 +5,21 @@
 #include <cmath>
 
 namespace ebb {
+namespace {
+
+// Sums of seconds that differ by less, relatively, are the same sum rounded differently. Without it
+// straight stretches of a function would lose and gain corners all the time.
+constexpr double kRounding = 1e-12;
+
+}  // namespace
 
 // The last corner lies above the line from the one before it to `to`.
 bool Hull::above(std::int64_t middle, std::int64_t to) const {
   const std::int64_t from = corners_[corners_.size() - 2];
   const double rise = (value(middle) - value(from)) * static_cast<double>(to - middle);
-  return rise > (value(to) - value(middle)) * static_cast<double>(middle - from);
+  const double run = (value(to) - value(middle)) * static_cast<double>(middle - from);
+  const double noise = kRounding * (std::abs(value(from)) + std::abs(value(to)));
+  return rise - run > noise * static_cast<double>(to - from);
 }
 
 void Hull::add(double value) {
@@ -36,8 +45,6 @@ std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t
   last = std::min({last, left.last(), t - right.first()});
   if (first > last) return -1;
   const auto bound = [&](std::int64_t y) { return left.bound(y) + right.bound(t - y) + extra; };
-  // Bounds between corners are rounded, sums of seconds too.
-  constexpr double kRounding = 1e-13;
   const auto hopeless = [&](std::int64_t y) {
     const double b = bound(y);
     const double slack = kRounding * std::abs(b);
@@ -48,6 +55,7 @@ std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t
   while (valley_ > first && bound(valley_ - 1) < bound(valley_)) --valley_;
   std::int64_t found = -1;
   const auto consider = [&](std::int64_t y) {
+    ++tries_;
     const double sum = left.value(y) + right.value(t - y) + extra;
     if (sum >= best) return;
     best = sum;

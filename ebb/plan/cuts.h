@@ -41,10 +41,13 @@ class CutSearch {
   // becomes it; -1 if there is none.
   std::int64_t find(const Hull& left, const Hull& right, std::int64_t t, std::int64_t first,
                     std::int64_t last, double extra, double& best);
+  // Cuts tried so far.
+  std::int64_t tries() const { return tries_; }
 
  private:
   double gain_;
   std::int64_t valley_ = 0;
+  std::int64_t tries_ = 0;
 };
 
 }  // namespace ebb

@@ -16,6 +16,8 @@ using Kind = Choice::Kind;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Table entries that a plan may cost: 10^4 steps with 1000 slots.
 constexpr double kTableEntries = 1e7;
+// Cuts tried in a row of a table; one or two an entry are usual.
+constexpr std::int64_t kRowTries = 1'000'000'000;
 
 struct Level {
   std::int64_t slots = 0;
@@ -51,19 +53,20 @@ class TierTables : public Policy {
     for (std::size_t k = 1; k < levels_.size(); ++k) {
       Level& level = levels_[k];
       level.plenty = true;
-      fill_row(k, 0);
+      if (!fill_row(k, 0)) return false;
       if (slots_used(k) > level.slots) {
         level.plenty = false;
         level.stored.clear();
         level.cut.clear();
         entries += static_cast<double>(level.slots) * n;
         if (entries > kTableEntries) return false;
-        for (std::int64_t m = 1; m <= level.slots; ++m) fill_row(k, level.row(m));
+        for (std::int64_t m = 1; m <= level.slots; ++m) {
+          if (!fill_row(k, level.row(m))) return false;
+        }
       }
       fill_full(k);
     }
-    if (!start_charged_) fill_origin();
-    return true;
+    return start_charged_ || fill_origin();
   }
 
   double seconds() const {
@@ -157,8 +160,9 @@ class TierTables : public Policy {
   // best[l] = min over 1 <= j <= l of head(j) + rest(l-j), or the floor; head(j) is known once
   // best[j-1] is, and so is the last of `rest` where that is the same row.
   template <class Head, class Floor>
-  void minimise(std::vector<double>& best, std::vector<std::int32_t>& cut, Hull& rest,
-                const Head& head_of, const Floor& floor_of, bool same_row, double write) const {
+  [[nodiscard]] bool minimise(std::vector<double>& best, std::vector<std::int32_t>& cut, Hull& rest,
+                              const Head& head_of, const Floor& floor_of, bool same_row,
+                              double write) const {
     const auto n = static_cast<std::size_t>(steps_);
     Hull head;
     CutSearch search(0);
@@ -173,10 +177,12 @@ class TierTables : public Policy {
       const std::int64_t j = search.find(head, rest, last, 1, last, 0, best[l]);
       if (j > 0) cut[l] = static_cast<std::int32_t>(j);
       if (same_row) rest.add(std::min(floor, write + best[l]));
+      if (search.tries() > kRowTries) return false;
     }
+    return true;
   }
 
-  void fill_row(std::size_t k, std::size_t row) {
+  [[nodiscard]] bool fill_row(std::size_t k, std::size_t row) {
     Level& level = levels_[k];
     const std::vector<double>& below = levels_[k - 1].full;
     Hull rest;
@@ -188,7 +194,7 @@ class TierTables : public Policy {
     }
     std::vector<double> best;
     std::vector<std::int32_t> cut;
-    minimise(
+    const bool done = minimise(
         best, cut, rest,
         [&](std::size_t j, double left) {
           return static_cast<double>(j) * forward_ + level.read + left;
@@ -196,6 +202,7 @@ class TierTables : public Policy {
         [&](std::size_t l) { return below[l]; }, level.plenty, level.write);
     level.stored.push_back(std::move(best));
     level.cut.push_back(std::move(cut));
+    return done;
   }
 
   void fill_full(std::size_t k) {
@@ -206,11 +213,11 @@ class TierTables : public Policy {
     }
   }
 
-  void fill_origin() {
+  [[nodiscard]] bool fill_origin() {
     const std::vector<double>& full = levels_.back().full;
     Hull rest;
     for (const double seconds : full) rest.add(seconds);
-    minimise(
+    return minimise(
         origin_, origin_cut_, rest,
         [&](std::size_t j, double left) { return static_cast<double>(j) * forward_ + left; },
         [](std::size_t) { return kNever; }, false, 0);
