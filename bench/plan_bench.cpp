@@ -204,7 +204,7 @@ Table different_steps() {
   for (const unsigned seed : {1U, 2U, 3U}) {
     std::mt19937 random(seed);
     const auto draw = [&random](int least, int most) {
-      return static_cast<Bytes>(least + static_cast<int>(random() % static_cast<unsigned>(most)));
+      return Bytes{least} + static_cast<Bytes>(random() % static_cast<unsigned>(most));
     };
     std::vector<StepCost> steps(1000);
     for (StepCost& step : steps) {

@@ -325,6 +325,10 @@ class Translation {
 
 }  // namespace
 
+void check_checkpoint_schedules(const Plan& plan, std::int64_t steps) {
+  Translation(plan, steps, foresee(plan), [](const std::string&) {}).run();
+}
+
 void write_checkpoint_schedules(const Plan& plan, std::int64_t steps, std::ostream& out) {
   const Foresight foresight = foresee(plan);
   Translation(plan, steps, foresight, [](const std::string&) {}).run();

@@ -27,5 +27,7 @@ namespace ebb {
 // slow tier); nothing is written then. Takes three turns of the plan's cursor, O(items held) memory
 // and two bits per copy.
 void write_checkpoint_schedules(const Plan& plan, std::int64_t steps, std::ostream& out);
+// Throws what writing would.
+void check_checkpoint_schedules(const Plan& plan, std::int64_t steps);
 
 }  // namespace ebb

@@ -32,7 +32,7 @@ least budget), 4 a file cannot be read.
 Examples
   ebb plan --steps 1000 --budget 64MiB --state 1MiB --tape 4MiB --forward 2e-3 --backward 4e-3
   ebb plan --steps 10 --strategy revolve --slots 3
-  ebb plan --steps 1e6 --state 8MiB --tape 32MiB --forward 1e-3 --platform laptop --budget 2GiB
+  ebb plan --steps 1e6 --state 8MiB --tape 32MiB --forward 1e-3 --backward 2e-3 --platform laptop --budget 2GiB
   ebb plan --steps 225 --strategy h_revolve --slots 3 --tier disk:slots=100,write_time=20,read_time=20 --sync
   ebb plan --steps 500 --state 1MiB --tape 3MiB --sweep
   ebb plan --steps 50 --strategy revolve --slots 7 --format checkpoint_schedules
@@ -156,6 +156,9 @@ void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostrea
   const double plan_seconds = seconds_since(start);
   const bool actions = words.actions || words.format;
   const std::int64_t steps = request.chain.steps();
+  const bool translated = words.format == "checkpoint_schedules";
+  // Before the summary is written.
+  if (translated && words.json) check_checkpoint_schedules(plan, steps);
   if (words.json || !actions) {
     const auto least = least_budget(request.chain, request.platform, request.options);
     if (words.json) {
@@ -166,7 +169,7 @@ void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostrea
     }
   }
   if (!actions) return;
-  if (words.format == "checkpoint_schedules") {
+  if (translated) {
     write_checkpoint_schedules(plan, steps, out);
   } else {
     write_actions(plan, out);

@@ -35,12 +35,15 @@ std::string option_name(std::string_view tier, Key key) {
 }
 
 void check_name(std::string_view name) {
-  const bool fine = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-  });
+  const bool fine =
+      !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
+      std::all_of(name.begin(), name.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+      });
   if (!fine || name == "work" || name == "fast") {
     fail(ErrorCode::invalid_argument, "--tier names a tier '", shown(name),
-         "'; a name is made of letters, digits, '_', '-' and '.', and is not 'work' or 'fast'");
+         "'; a name begins with a letter, is made of letters, digits, '_', '-' and '.', and is not "
+         "'work' or 'fast'");
   }
 }
 
@@ -60,6 +63,9 @@ Values split(std::string_view name, std::string_view rest) {
     auto& value = values[static_cast<std::size_t>(known - kKeys.begin())];
     if (value) fail(ErrorCode::invalid_argument, "--tier ", name, ": ", *known, " is given twice");
     value = part.substr(equals + 1);
+    if (comma + 1 == rest.size()) {
+      fail(ErrorCode::invalid_argument, "--tier ", name, ": nothing follows the last comma");
+    }
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return values;

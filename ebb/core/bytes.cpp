@@ -35,36 +35,37 @@ constexpr std::array<Unit, 17> kUnits{{{"", 1},
                                        {"pb", 1e15},
                                        {"pib", 1125899906842624.0}}};
 
-std::string lower_without_spaces(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isspace(byte) == 0) out.push_back(static_cast<char>(std::tolower(byte)));
-  }
+bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
 }  // namespace
 
 Bytes parse_bytes(std::string_view text) {
-  const std::string word = lower_without_spaces(text);
+  const std::string word = lower(trimmed(text));
   if (word == "unlimited") return kUnlimited;
-  const std::size_t digits = std::min(word.find_first_not_of("0123456789."), word.size());
-  const std::string_view number = std::string_view(word).substr(0, digits);
-  const std::string_view unit = std::string_view(word).substr(digits);
-  const char* const end = number.data() + number.size();
+  const char* const end = word.data() + word.size();
+  const bool is_number = !word.empty() && (std::isdigit(word.front()) != 0 || word.front() == '.');
+  double value = 0;
+  const auto number = std::from_chars(word.data(), end, value);
+  const std::string_view unit = trimmed({number.ptr, static_cast<std::size_t>(end - number.ptr)});
   for (const Unit& u : kUnits) {
-    if (u.name != unit || number.empty()) continue;
+    if (u.name != unit || !is_number || number.ec == std::errc::invalid_argument) continue;
     std::int64_t whole = 0;
-    if (u.bytes == 1 && std::from_chars(number.data(), end, whole).ptr == end &&
-        number.size() < 19) {
-      return whole;
-    }
-    double value = 0;
-    const auto [stop, error] = std::from_chars(number.data(), end, value);
-    if (error != std::errc{} || stop != end) break;
+    const auto exact = std::from_chars(word.data(), end, whole);
+    if (u.bytes == 1 && exact.ec == std::errc{} && exact.ptr == number.ptr) return whole;
     value = std::floor(value * u.bytes);
-    if (value >= 9223372036854775807.0) {
+    if (number.ec != std::errc{} || value >= 9223372036854775807.0) {
       fail(ErrorCode::invalid_argument, "bytes: '", text,
            "' is too large; at most 2^63-1 bytes, or 'unlimited'");
     }

@@ -13,9 +13,9 @@ using Bytes = std::int64_t;
 
 inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
-// Reads "1024", "64KiB", "1.5 GiB", "4GB", "unlimited": decimal and binary units, case ignored.
-// Fractions are rounded down to whole bytes. Throws Error(invalid_argument) for anything else, for
-// negative values and for 2^63 and more.
+// Reads "1024", "1e6", "64KiB", "1.5 GiB", "4GB", "unlimited": decimal and binary units, case
+// ignored. Fractions are rounded down to whole bytes. Throws Error(invalid_argument) for anything
+// else, for negative values and for 2^63 and more.
 Bytes parse_bytes(std::string_view text);
 
 // The shortest text people read: "0 B", "512 B", "1.5 GiB", "unlimited".

@@ -118,7 +118,8 @@ class Relaxation {
     double sum = once();
     const Bytes item = std::min(state_, tape_);
     for (Bytes left = room_; left >= 0 && sum < static_cast<double>(steps_); left -= item) {
-      sum += 1 + static_cast<double>(left / tape_);
+      const std::int64_t tapes = left / tape_;
+      sum += 1 + static_cast<double>(tapes);
     }
     return sum;
   }
@@ -153,6 +154,7 @@ class Relaxation {
   // Seconds to move one item, and how many fit; the smallest item there is.
   std::vector<Lane> lanes(Bytes item) const {
     std::vector<Lane> out;
+    out.reserve(machine_.platform.tiers.size());
     for (const Tier& tier : machine_.platform.tiers) {
       out.push_back({tier.write_seconds(item), tier.read_seconds(item),
                      std::floor(static_cast<double>(tier.capacity) / static_cast<double>(item))});

@@ -50,6 +50,7 @@ struct Layout {
   template <class Table, class... Args>
   std::unique_ptr<Table> table(const Args&... args) const {
     std::vector<std::unique_ptr<Table>> groups;
+    groups.reserve(inside.size());
     for (const Items& items : inside) groups.push_back(std::make_unique<Table>(items, args...));
     return std::make_unique<Table>(all, args..., std::move(groups));
   }

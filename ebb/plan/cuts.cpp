@@ -31,6 +31,7 @@ void Hull::add(double value) {
   if (!corners_.empty()) {
     const std::int64_t from = corners_.back();
     const double slope = (value - this->value(from)) / static_cast<double>(to - from);
+    work_ += to - from - 1;
     for (std::int64_t i = from + 1; i < to; ++i) {
       bounds_[static_cast<std::size_t>(i)] =
           this->value(from) + slope * static_cast<double>(i - from);
@@ -51,7 +52,7 @@ std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t
     return b + slack >= best || b - slack > best - gain_;
   };
   valley_ = std::clamp(valley_, first, last);
-  while (valley_ < last && bound(valley_ + 1) <= bound(valley_)) ++valley_;
+  while (valley_ < last && bound(valley_ + 1) < bound(valley_)) ++valley_;
   while (valley_ > first && bound(valley_ - 1) < bound(valley_)) --valley_;
   std::int64_t found = -1;
   const auto consider = [&](std::int64_t y) {

@@ -24,12 +24,15 @@ class Hull {
   // Beyond these the function is infinite; last < first where it is so everywhere.
   std::int64_t first() const { return corners_.empty() ? 0 : corners_.front(); }
   std::int64_t last() const { return corners_.empty() ? -1 : corners_.back(); }
+  // Bounds written between corners so far.
+  std::int64_t work() const { return work_; }
 
  private:
   bool above(std::int64_t middle, std::int64_t to) const;
 
   std::vector<double> values_, bounds_;
   std::vector<std::int64_t> corners_;  // of the hull
+  std::int64_t work_ = 0;
 };
 
 // Searches sums that must be better than the best so far by `gain` at least: 1 for whole numbers, 0

@@ -16,7 +16,7 @@ std::size_t HeldItems::home(std::int64_t step) const {
 std::size_t HeldItems::slot_of(std::int64_t step) const {
   const std::size_t mask = slots_.size() - 1;
   std::size_t i = home(step);
-  while (slots_[i].step != step && slots_[i].step != none) i = (i + 1) & mask;
+  while (slots_[i].step != step && slots_[i].step != kNone) i = (i + 1) & mask;
   return i;
 }
 
@@ -41,12 +41,12 @@ void HeldItems::erase(std::int64_t step) {
 void HeldItems::erase_slot(std::size_t hole) {
   // Items after the hole move into it unless that would put them before their home.
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t i = (hole + 1) & mask; slots_[i].step != none; i = (i + 1) & mask) {
+  for (std::size_t i = (hole + 1) & mask; slots_[i].step != kNone; i = (i + 1) & mask) {
     if (((i - home(slots_[i].step)) & mask) < ((i - hole) & mask)) continue;
     slots_[hole] = slots_[i];
     hole = i;
   }
-  slots_[hole].step = none;
+  slots_[hole].step = kNone;
   --size_;
 }
 
@@ -87,7 +87,7 @@ void HeldItems::erase(std::int64_t from, std::int64_t to) {
 }
 
 std::int64_t HeldItems::any() const {
-  return std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.step != none; })
+  return std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.step != kNone; })
       ->step;
 }
 
@@ -97,7 +97,7 @@ void HeldItems::grow() {
   shift_ = 64;
   for (std::size_t n = size; n > 1; n /= 2) --shift_;
   for (const Slot& slot : old) {
-    if (slot.step != none) slots_[slot_of(slot.step)] = slot;
+    if (slot.step != kNone) slots_[slot_of(slot.step)] = slot;
   }
 }
 

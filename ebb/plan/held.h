@@ -32,9 +32,9 @@ class HeldItems {
   std::int64_t any() const;
 
  private:
-  static constexpr std::int64_t none = -1;
+  static constexpr std::int64_t kNone = -1;
   struct Slot {
-    std::int64_t step = none;
+    std::int64_t step = kNone;
     Times times;
   };
   std::size_t home(std::int64_t step) const;

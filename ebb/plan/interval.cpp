@@ -156,18 +156,25 @@ bool tier_holds(const Problem& p, const IntervalShape& shape, const IntervalCost
 }
 
 // Interval lengths worth trying, largest first: all of them up to `largest`, or those that cut so
-// many steps into a number of chunks from a geometric series.
+// many steps into a number of chunks from a series of that ratio, the last chunk as long as the
+// others or a half or a quarter of them (what is held beside it is most then).
 std::vector<std::int64_t> lengths(std::int64_t largest, bool all, double ratio) {
   std::vector<std::int64_t> out;
   if (all) {
     for (std::int64_t k = largest; k >= 1; --k) out.push_back(k);
     return out;
   }
-  for (double count = 1; count < 2 * static_cast<double>(largest);
-       count = std::max(count * ratio, count + 1)) {
-    const auto chunks = static_cast<std::int64_t>(count);
-    const std::int64_t every = (largest + chunks - 1) / chunks;
-    if (out.empty() || every < out.back()) out.push_back(every);
+  double count = 1;
+  while (count < 2 * static_cast<double>(largest)) {
+    for (const double last : {0.25, 0.5, 1.0}) {
+      const double chunks = std::floor(count) - 1 + last;
+      const auto every =
+          static_cast<std::int64_t>(std::ceil(static_cast<double>(largest) / chunks));
+      if (every <= largest && every >= 1 && (out.empty() || every < out.back())) {
+        out.push_back(every);
+      }
+    }
+    count = std::max(count * ratio, count + 1);
   }
   return out;
 }
@@ -178,8 +185,9 @@ class Search {
   Search(const Problem& problem, std::vector<Place> places, bool binomial)
       : p_(problem), places_(std::move(places)), binomial_(binomial) {
     const auto depth = places_.size();
-    all_ = p_.steps() <= (depth == 1 ? 100'000 : depth == 2 ? 96 : 6);
-    ratio_ = depth <= 2 ? 1.05 : (depth == 3 ? 1.3 : 2);
+    // Every tuple of lengths while there are not too many of them.
+    all_ = p_.steps() <= (depth == 1 ? 100'000 : depth == 2 ? 400 : depth == 3 ? 60 : 24);
+    ratio_ = depth <= 2 ? 1.05 : (depth == 3 ? 1.6 : 3);
   }
 
   // The fastest that fits, or nothing.

@@ -18,6 +18,8 @@ struct Row {
   // Another row tries every plan of this one: auto need not.
   bool covered = false;
 
+  // A dynamic programme over fast memory alone.
+  bool is_table() const { return row.algorithm == "mix" && row.name != "store_all"; }
   bool is_auto() const { return draft == nullptr; }
 };
 

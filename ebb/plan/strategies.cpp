@@ -109,6 +109,13 @@ bool can_serve(const Row& row, const Problem& p) {
   return !(p.options.slots && row.row.keeps_tapes);
 }
 
+void check_served(const Row& row, const Problem& p) {
+  if (can_serve(row, p)) return;
+  fail(ErrorCode::invalid_argument, "strategy ", row.row.name,
+       " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) or "
+       "take another strategy");
+}
+
 Plan judged(const Row& row, const Problem& p, Draft draft) {
   Plan plan;
   plan.strategy = row.row.name;
@@ -163,11 +170,7 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
 
 Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {
   const Problem p = problem_for(row, chain, platform, o);
-  if (!can_serve(row, p)) {
-    fail(ErrorCode::invalid_argument, "strategy ", row.row.name,
-         " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) "
-         "or take another strategy");
-  }
+  check_served(row, p);
   const Bytes least = row.least(p);
   if (least > p.machine.platform.fast || least == kUnlimited) refuse(row, p, least);
   Plan plan = judged(row, p, row.draft(p));
@@ -200,28 +203,43 @@ Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
     }
     if (!best || plan.prediction.seconds < best->prediction.seconds) best = std::move(plan);
   };
+  // Without tiers no plan is faster than this.
+  Machine alone = own.machine;
+  alone.platform.tiers.clear();
+  const Bound local_floor = bound(chain, alone);
   Bytes least = kUnlimited;
-  for (const Row& row : strategy_rows()) {
-    if (row.is_auto() || row.covered) continue;
+  const auto draft = [&](const Row& row) {
     const Problem p = problem_for(row, chain, platform, o);
-    if (!can_serve(row, p)) continue;
+    if (!can_serve(row, p)) return;
     const Bytes need = row.least(p);
     least = std::min(least, need);
-    if (need > p.machine.platform.fast || need == kUnlimited) continue;
+    if (need > p.machine.platform.fast || need == kUnlimited) return;
+    if (best && row.is_table() && best->prediction.seconds <= local_floor.seconds) return;
     entries.push_back({&row, row.draft(p)});
-    // Closed forms come first and may reach the bound: the tables after them are not built then.
-    if (reaches(entries.back().draft.at_least)) {
-      consider(entries.back());
-      entries.pop_back();
-      if (done()) break;
+    // Closed forms may reach the bound: nothing else is drafted then.
+    if (!reaches(entries.back().draft.at_least)) return;
+    consider(entries.back());
+    entries.pop_back();
+  };
+  const auto judge = [&] {
+    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+      return a.draft.at_least < b.draft.at_least;
+    });
+    for (Entry& entry : entries) {
+      if (done() || (best && entry.draft.at_least >= best->prediction.seconds)) break;
+      consider(entry);
     }
-  }
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.draft.at_least < b.draft.at_least;
-  });
-  for (Entry& entry : entries) {
-    if (done() || (best && entry.draft.at_least >= best->prediction.seconds)) break;
-    consider(entry);
+    entries.clear();
+  };
+  // The tables of fast memory alone take longest and are often not worth it: they come last.
+  for (const bool tables : {false, true}) {
+    for (const Row& row : strategy_rows()) {
+      if (row.is_auto() || row.covered || row.is_table() != tables || done()) continue;
+      // With one tier h_revolve is the same.
+      if (row.row.name == "disk_revolve" && platform.tiers.size() == 1) continue;
+      draft(row);
+    }
+    judge();
   }
   if (!best) refuse(self, own, least);
   best->bound = without_rounding(floor, best->prediction.seconds);
@@ -253,7 +271,9 @@ std::int64_t largest_steps(const StepCost& step, double call, const Platform& pl
                            const PlanOptions& options) {
   const Row& row = row_named(options.strategy);
   check_platform(platform);
-  check_options(row, Chain::uniform(0, step, call), options);
+  const Chain none = Chain::uniform(0, step, call);
+  check_options(row, none, options);
+  check_served(row, problem_for(row, none, platform, options));
   const auto fits = [&](std::int64_t steps) {
     const Chain chain = Chain::uniform(steps, step, call);
     const Bytes fast = problem_for(row, chain, platform, options).machine.platform.fast;
@@ -273,8 +293,9 @@ std::int64_t largest_steps(const StepCost& step, double call, const Platform& pl
     (fits(middle) ? low : high) = middle;
   }
   // Searched intervals may suit a chain a little longer than one they do not suit.
-  constexpr std::int64_t beyond = 32;
-  for (std::int64_t steps = low + 1; steps <= low + beyond; ++steps) {
+  constexpr std::int64_t beyond = 16;
+  const std::int64_t last = low + beyond;
+  for (std::int64_t steps = low + 1; steps <= last; ++steps) {
     if (fits(steps)) low = steps;
   }
   return low;
@@ -283,6 +304,10 @@ std::int64_t largest_steps(const StepCost& step, double call, const Platform& pl
 std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform,
                               const PlanOptions& options, int points) {
   std::vector<SweepPoint> out;
+  const Row& row = row_named(options.strategy);
+  check_platform(platform);
+  check_options(row, chain, options);
+  check_served(row, problem_for(row, chain, platform, options));
   const std::optional<Bytes> least = least_budget(chain, platform, options);
   if (!least) return out;
   PlanOptions at = options;

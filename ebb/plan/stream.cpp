@@ -17,8 +17,11 @@ namespace {
 // Up to so many steps every pattern is a candidate and every promising one is replayed over the
 // whole chain.
 constexpr std::int64_t kSearchAll = 48;
-// Longer chains: candidates replayed, and the intervals they are replayed over.
-constexpr std::size_t kReplayed = 6;
+// Longer chains: candidates judged at least, actions replayed beyond which no more are judged, and
+// the intervals that a candidate is replayed over.
+constexpr std::size_t kJudged = 6;
+constexpr std::int64_t kReplayed = 3'000'000;
+constexpr std::int64_t kReplayWhole = 2000;  // steps
 constexpr std::int64_t kIntervals = 8;
 // What the exact inner tables may cost.
 constexpr double kInnerEntries = 1e6;
@@ -32,21 +35,22 @@ class Stream {
     double at_least = 0;
   };
 
-  // The fastest shape that fits, by replay.
+  // The fastest shape that fits, by replay. Each tier is searched as if it were the only one, so
+  // that one more never costs another its candidates.
   std::optional<Candidate> fastest() {
-    collect();
-    std::stable_sort(
-        candidates_.begin(), candidates_.end(),
-        [](const Candidate& a, const Candidate& b) { return a.at_least < b.at_least; });
     std::optional<Candidate> best;
     double best_seconds = std::numeric_limits<double>::infinity();
-    std::size_t replayed = 0;
-    for (const Candidate& c : candidates_) {
-      if (c.at_least >= best_seconds || (!all() && replayed++ >= kReplayed)) break;
-      const double seconds = replayed_seconds(c.shape);
-      if (seconds >= best_seconds) continue;
-      best = c;
-      best_seconds = seconds;
+    for (std::size_t tier = 0; tier < p_.tiers().size(); ++tier) {
+      std::size_t judged = 0;
+      replayed_ = 0;
+      for (const Candidate& c : candidates(static_cast<int>(tier))) {
+        if (c.at_least >= best_seconds) break;
+        if (!all() && ++judged > kJudged && replayed_ > kReplayed) break;
+        const double seconds = replayed_seconds(c.shape);
+        if (seconds >= best_seconds) continue;
+        best = c;
+        best_seconds = seconds;
+      }
     }
     return best;
   }
@@ -58,9 +62,11 @@ class Stream {
   // Bytes beside the working set that shapes need before anything is kept inside an interval.
   Bytes least() {
     Bytes least = kUnlimited;
-    visit([&](const StreamShape& shape) {
-      if (items(shape) <= capacity(shape)) least = std::min(least, held(shape));
-    });
+    for (std::size_t tier = 0; tier < p_.tiers().size(); ++tier) {
+      visit(static_cast<int>(tier), false, [&](const StreamShape& shape) {
+        if (items(shape) <= capacity(shape)) least = std::min(least, held(shape));
+      });
+    }
     return least;
   }
 
@@ -169,11 +175,17 @@ class Stream {
     return forth + (s.ahead == 0 ? back + read : std::max(back, read));
   }
 
-  void collect() {
-    visit([this](const StreamShape& s) {
+  // Those that fit, the most promising first.
+  std::vector<Candidate> candidates(int tier) {
+    std::vector<Candidate> out;
+    visit(tier, true, [&](const StreamShape& s) {
       if (items(s) > capacity(s) || held(s) > p_.room()) return;
-      candidates_.push_back({s, at_least(s)});
+      out.push_back({s, at_least(s)});
     });
+    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
+      return a.at_least < b.at_least;
+    });
+    return out;
   }
 
   std::vector<std::int64_t> intervals() const {
@@ -199,9 +211,10 @@ class Stream {
     return out;
   }
 
-  // The tail takes what does not fill an interval and as many whole ones as can be recorded at
-  // once.
-  std::vector<std::int64_t> tails(const StreamShape& s) const {
+  // The tail takes what does not fill an interval and any number of whole ones: those of a series
+  // that does not depend on the room and, to be searched for the fastest, as many as can be
+  // recorded at once.
+  std::vector<std::int64_t> tails(const StreamShape& s, bool by_room) const {
     const std::int64_t n = p_.steps();
     const std::int64_t least = (n - 1) % s.every + 1;
     if (p_.options.length_unknown) return {least};
@@ -210,6 +223,14 @@ class Stream {
       for (std::int64_t tail = least; tail <= n; tail += s.every) out.push_back(tail);
       return out;
     }
+    for (std::int64_t tail = least; tail <= n;) {
+      out.push_back(tail);
+      // A given interval is the whole chain's.
+      if (!p_.options.intervals.empty()) break;
+      tail += std::max<std::int64_t>(tail / 5 / s.every, 1) * s.every;
+    }
+    if (out.back() != n && p_.options.intervals.empty()) out.push_back(n);
+    if (!by_room) return out;
     const Bytes room =
         std::max<Bytes>(std::max<Bytes>(p_.room(), 0) - scale_bytes(item(s), s.ahead), 0);
     const std::int64_t at_once = std::min(room / p_.step.tape, n - 1) + 1;
@@ -218,21 +239,19 @@ class Stream {
   }
 
   template <class Visit>
-  void visit(const Visit& visit_shape) {
+  void visit(int tier, bool by_room, const Visit& visit_shape) {
     StreamShape s;
+    s.tier = tier;
     s.save_first = p_.machine.start_charged;
-    for (std::size_t tier = 0; tier < p_.tiers().size(); ++tier) {
-      s.tier = static_cast<int>(tier);
-      for (const std::int64_t every : intervals()) {
-        s.every = every;
-        for (const std::int64_t tapes : tape_counts(every)) {
-          s.tapes = tapes;
-          for (s.ahead = 0; s.ahead <= 2; ++s.ahead) {
-            for (s.buffers = tapes > 0 ? 1 : 0; s.buffers <= 2; ++s.buffers) {
-              for (const std::int64_t tail : tails(s)) {
-                s.tail = tail;
-                visit_shape(s);
-              }
+    for (const std::int64_t every : intervals()) {
+      s.every = every;
+      for (const std::int64_t tapes : tape_counts(every)) {
+        s.tapes = tapes;
+        for (s.ahead = 0; s.ahead <= 2; ++s.ahead) {
+          for (s.buffers = tapes > 0 ? 1 : 0; s.buffers <= 2; ++s.buffers) {
+            for (const std::int64_t tail : tails(s, by_room)) {
+              s.tail = tail;
+              visit_shape(s);
             }
           }
         }
@@ -242,7 +261,7 @@ class Stream {
 
   double replayed_seconds(StreamShape shape) {
     const std::int64_t n = whole(shape);
-    if (all() || n <= 2 * kIntervals) return seconds(shape, p_.steps());
+    if (p_.steps() <= kReplayWhole || n <= 2 * kIntervals) return seconds(shape, p_.steps());
     // Intervals settle into a rhythm: two lengths give the time of one more.
     const double shorter = seconds(shape, shape.tail + kIntervals * shape.every);
     const double longer = seconds(shape, shape.tail + 2 * kIntervals * shape.every);
@@ -255,12 +274,14 @@ class Stream {
     const Chain chain = p_.chain.is_uniform() || steps < p_.steps()
                             ? Chain::uniform(steps, p_.step, p_.chain.call())
                             : p_.chain;
-    return replay(chain, p_.machine, *source).seconds;
+    const Prediction found = replay(chain, p_.machine, *source);
+    replayed_ += found.actions;
+    return found.seconds;
   }
 
   const Problem& p_;
   bool may_tape_;
-  std::vector<Candidate> candidates_;
+  std::int64_t replayed_ = 0;  // actions
   std::shared_ptr<const Policy> binomial_ = std::make_shared<BinomialPolicy>(false);
   std::shared_ptr<const MixPolicy> mix_;
 };

@@ -195,7 +195,16 @@ std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
     moved[tiers[i].name] = {{"written", found.moved[i].written}, {"read", found.moved[i].read}};
   }
   Json parameters = Json::object();
-  for (const auto& [name, value] : plan.parameters) parameters[name] = value;
+  for (const auto& [name, value] : plan.parameters) {
+    // Levels of one place share a name: outermost first.
+    if (!parameters.contains(name)) {
+      parameters[name] = value;
+    } else if (parameters[name].is_array()) {
+      parameters[name].push_back(value);
+    } else {
+      parameters[name] = Json::array({parameters[name], value});
+    }
+  }
   Json json;
   json["strategy"] = plan.strategy;
   json["steps"] = steps;

@@ -16,8 +16,9 @@ using Kind = Choice::Kind;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Table entries that a plan may cost: 10^4 steps with 1000 slots.
 constexpr double kTableEntries = 1e7;
-// Cuts tried in a row of a table; one or two an entry are usual.
-constexpr std::int64_t kRowTries = 1'000'000'000;
+// Cuts tried and bounds written for a row of a table: one or two an entry are usual, and a row of
+// 10^4 entries cannot take more.
+constexpr std::int64_t kRowWork = 100'000'000;
 
 struct Level {
   std::int64_t slots = 0;
@@ -177,7 +178,7 @@ class TierTables : public Policy {
       const std::int64_t j = search.find(head, rest, last, 1, last, 0, best[l]);
       if (j > 0) cut[l] = static_cast<std::int32_t>(j);
       if (same_row) rest.add(std::min(floor, write + best[l]));
-      if (search.tries() > kRowTries) return false;
+      if (search.tries() + head.work() + rest.work() > kRowWork) return false;
     }
     return true;
   }

@@ -104,7 +104,7 @@ TEST(PlanOptionsGiven, AnIntervalBeyondTheChainIsTheChain) {
 
 TEST(PlanOptionsGiven, SyncPutsTransfersOnTheComputeLane) {
   const std::string words =
-      "--steps 100 --strategy async --budget 20 --tier disk:write_time=2,read_time=2";
+      "--steps 100 --strategy async --budget 10 --tier disk:write_time=2,read_time=2";
   EXPECT_LT(json_of(words)["seconds"].get<double>(),
             json_of(words + " --sync")["seconds"].get<double>());
 }

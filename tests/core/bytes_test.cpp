@@ -33,9 +33,17 @@ TEST(ParseBytes, RoundsFractionsDown) {
   EXPECT_EQ(parse_bytes("0.0015kB"), 1);
 }
 
+TEST(ParseBytes, ReadsExponentsAndTheLargestNumberThereIs) {
+  EXPECT_EQ(parse_bytes("1e3"), 1000);
+  EXPECT_EQ(parse_bytes("1.5e3KiB"), 1536000);
+  EXPECT_EQ(parse_bytes("9223372036854775807"), kUnlimited);
+  EXPECT_EQ(parse_bytes("9223372036854775806"), kUnlimited - 1);
+}
+
 TEST(ParseBytes, RefusesEverythingElseAndSaysWhatIsAllowed) {
-  for (const char* text : {"", "KiB", "-1", "+1", "1e3", "nan", "inf", "12 bananas", "1.2.3",
-                           "0x10", "9223372036854775808", "16777216TiB", "1KiBKiB"}) {
+  for (const char* text :
+       {"", "KiB", "-1", "+1", "1e", "1e400", "nan", "inf", "12 bananas", "1.2.3", "0x10",
+        "9223372036854775808", "16777216TiB", "1KiBKiB", "1 2", "5\n6"}) {
     try {
       parse_bytes(text);
       FAIL() << "accepted '" << text << "'";

@@ -61,8 +61,7 @@ TEST(JsonObject, RefusesOtherValuesAndUnknownKeys) {
             "chain: step: unknown key \"tapes\"; allowed are state, tape");
 }
 
-class JsonObjectValues : public ::testing::Test {
- protected:
+struct JsonObjectValues : ::testing::Test {
   const Json json =
       parse_json(R"({"whole":3,"float":2.5,"big":1e6,"negative":-1,"huge":9223372036854775807,
                                    "beyond":9223372036854775808,"text":"64KiB","rate":"2.5GB/s","yes":true,

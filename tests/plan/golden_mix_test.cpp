@@ -80,13 +80,13 @@ class Recurrence {
 };
 
 TEST(GoldenMix, MsmIsItsRecurrence) {
-  constexpr std::int64_t kSteps = 160;
-  constexpr std::int64_t kUnits = 40;
+  constexpr std::int64_t steps = 160;
+  constexpr std::int64_t units = 40;
   for (const auto& [state, tape] : {std::pair{1, 1}, {1, 2}, {1, 5}, {2, 3}, {3, 7}, {5, 2}}) {
-    const Recurrence plain(kSteps, kUnits, state, tape);
-    const auto ours = mix_policy(kSteps, state, tape, kUnits, false, kTableEntries);
-    for (std::int64_t m = 0; m <= kUnits; ++m) {
-      for (std::int64_t t = 1; t <= kSteps; ++t) {
+    const Recurrence plain(steps, units, state, tape);
+    const auto ours = mix_policy(steps, state, tape, units, false, kTableEntries);
+    for (std::int64_t m = 0; m <= units; ++m) {
+      for (std::int64_t t = 1; t <= steps; ++t) {
         ASSERT_EQ(ours->forwards(t, m), plain.at(t, m))
             << "state " << state << ", tape " << tape << ", " << t << " steps, " << m << " units";
       }

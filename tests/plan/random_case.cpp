@@ -59,6 +59,7 @@ RandomCase CaseMaker::next() {
   RandomCase c{Chain::uniform(steps, step(), call), {}, one_in(4), false};
   if (one_in(3)) {
     std::vector<StepCost> each;
+    each.reserve(static_cast<std::size_t>(steps));
     for (std::int64_t i = 0; i < steps; ++i) each.push_back(step());
     c.chain = Chain::of(each, call);
   }
