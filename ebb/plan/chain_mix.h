@@ -5,16 +5,17 @@
 // Model: the whole machine without slow tiers, memory counted as replay counts it. Three tables
 // over segments [i,k) and memory m, the least seconds to reverse the segment when its start
 //   free   stays in its place at nobody's charge (the caller's, or inside a tape that is kept
-//   anyway), kept   lies in fast, its bytes inside m, and is dropped at its last load, fresh  is
-//   live and not kept yet: kept, or never needed again. free[i,k](m)  = min_j  f(i,j) +
-//   fresh[j,k](m) + free[i,j](m)                             keep state j
-//                   min_j  f(i,j-1) + r(j-1) + free[j,k](m-tape) + free[i,j-1](m)             keep
-//                   tape j-1
-//   kept[i,k](m)  = the same with fresh[j,k](m-state), free[j,k](m-state-tape), kept[..] on the
-//   left, and
-//                   r(i) + free[i+1,k](m-tape)                                              drop
-//                   the start, keep tape i
+//          anyway),
+//   kept   lies in fast, its bytes inside m, and is dropped at its last load,
+//   fresh  is live and not kept yet: kept, or never needed again.
+//
+//   free[i,k](m)  = min_j  f(i,j) + fresh[j,k](m) + free[i,j](m)                    keep state j
+//                   min_j  f(i,j-1) + r(j-1) + free[j,k](m-tape) + free[i,j-1](m)   keep tape j-1
+//   kept[i,k](m)  = the same with fresh[j,k](m-state), free[j,k](m-state-tape) and kept[..] on the
+//                   left, and
+//                   r(i) + free[i+1,k](m-tape)                     drop the start, keep tape i
 //   fresh[i,k](m) = min( kept[i,k](m), r(i) + free[i+1,k](m-tape) )
+//
 // each guarded by the bytes that its advances and records hold. Dropping the start at its last load
 // is what rotor and MSM do not have; for small chains the result equals exhaustive search (tests).
 // Departs from rotor: a tape is whole in itself (it needs no input beside it); scratch and adjoints

@@ -4,11 +4,10 @@
 // Maddison 2024.
 // Model: uniform steps; s slots of one size; the initial state takes one while it is needed; a tape
 // does not restart the step after it; the tape in use needs no slot.
-//   mixed(n,s) = n                                                          if n <= s+1
-//                n + mixed(n-1,s)                                           if s = 1
-//                min( 1 + mixed(n-1,s-1),                                   keep the tape of the
-//                first step
-//                     min_{2<=i<n} i + mixed(i,s) + mixed(n-i,s-1) )        keep state i
+//   mixed(n,s) = n                                                     if n <= s+1
+//                n + mixed(n-1,s)                                      if s = 1
+//                min( 1 + mixed(n-1,s-1),                              keep the first step's tape
+//                     min_{2<=i<n} i + mixed(i,s) + mixed(n-i,s-1) )   keep state i
 // forwards in all.
 // Departs from the paper: a slot has the bytes of the larger of state and tape; chains too long for
 // the table use capacities, which are good, not optimal.
