@@ -38,98 +38,84 @@ Examples
   ebb plan --steps 50 --strategy revolve --slots 7 --format checkpoint_schedules
 )";
 
+// The options of one heading in the help text.
+class Heading {
+ public:
+  Heading(CLI::App& app, const char* name) : app_(app), name_(name) {}
+
+  template <class Word>
+  CLI::Option* option(const char* name, Word& word, const char* type, const std::string& help) {
+    return app_.add_option(name, word, help)->group(name_)->type_name(type);
+  }
+  void flag(const char* name, bool& given, const char* help) {
+    app_.add_flag(name, given, help)->group(name_);
+  }
+
+ private:
+  CLI::App& app_;
+  const char* name_;
+};
+
 void declare_chain(CLI::App& app, PlanWords& words) {
-  const char* const group = "The chain";
-  app.add_option("--steps", words.steps, "Number of steps N, 0 to 10^12")
-      ->group(group)
-      ->type_name("N");
-  app.add_option("--forward", words.forward, "Time of one forward step; default 1")
-      ->group(group)
-      ->type_name("SECONDS");
-  app.add_option("--record", words.record,
-                 "Time of a forward step that leaves its tape; default --forward")
-      ->group(group)
-      ->type_name("SECONDS");
-  app.add_option("--backward", words.backward, "Time of one backward step; default 2")
-      ->group(group)
-      ->type_name("SECONDS");
-  app.add_option("--state", words.state,
-                 "Size of what restarts the computation at a step; default 1")
-      ->group(group)
-      ->type_name("BYTES");
-  app.add_option("--tape", words.tape, "Size of all that the backward of one step needs; default 1")
-      ->group(group)
-      ->type_name("BYTES");
-  app.add_option("--chain", words.chain, "All of the above from a file, also with different steps")
-      ->group(group)
-      ->type_name("FILE.json");
+  Heading chain(app, "The chain");
+  chain.option("--steps", words.steps, "N", "Number of steps N, 0 to 10^12");
+  chain.option("--forward", words.forward, "SECONDS", "Time of one forward step; default 1");
+  chain.option("--record", words.record, "SECONDS",
+               "Time of a forward step that leaves its tape; default --forward");
+  chain.option("--backward", words.backward, "SECONDS", "Time of one backward step; default 2");
+  chain.option("--state", words.state, "BYTES",
+               "Size of what restarts the computation at a step; default 1");
+  chain.option("--tape", words.tape, "BYTES",
+               "Size of all that the backward of one step needs; default 1");
+  chain.option("--chain", words.chain, "FILE.json",
+               "All of the above from a file, also with different steps");
 }
 
 void declare_memory(CLI::App& app, PlanWords& words) {
-  const char* const group = "The memory";
-  app.add_option("--budget", words.budget,
-                 "Bytes allowed in fast memory; default the platform's, else no limit")
-      ->group(group)
-      ->type_name("BYTES");
-  app.add_option("--slots", words.slots,
-                 "Instead of --budget, the literature's accounting: fast memory holds\n"
-                 "K states, the initial one counted, and nothing else is charged")
-      ->group(group)
-      ->type_name("K");
-  app.add_option("--working", words.working,
-                 "Replaces the computed working set (live state, adjoint, scratch,\n"
-                 "one tape) by a constant")
-      ->group(group)
-      ->type_name("BYTES");
+  Heading memory(app, "The memory");
+  memory.option("--budget", words.budget, "BYTES",
+                "Bytes allowed in fast memory; default the platform's, else no limit");
+  memory.option("--slots", words.slots, "K",
+                "Instead of --budget, the literature's accounting: fast memory holds\n"
+                "K states, the initial one counted, and nothing else is charged");
+  memory.option("--working", words.working, "BYTES",
+                "Replaces the computed working set (live state, adjoint, scratch,\n"
+                "one tape) by a constant");
   std::string presets;
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : ", ") + name;
-  app.add_option("--platform", words.platform,
-                 "Fast memory and slow tiers from a file or a preset:\n" + presets)
-      ->group(group)
-      ->type_name("FILE.json|PRESET");
-  app.add_option("--tier", words.tiers,
-                 "A slow tier, after those of --platform, nearest first; repeat for\n"
-                 "more. Keys: slots=K or capacity=BYTES; write=BYTES/s or write_time=s\n"
-                 "(of one transfer); read or read_time; latency=s; duplex=no")
-      ->group(group)
-      ->type_name("NAME:KEY=VALUE,...")
+  memory.option("--platform", words.platform, "FILE.json|PRESET",
+                "Fast memory and slow tiers from a file or a preset:\n" + presets);
+  memory
+      .option("--tier", words.tiers, "NAME:KEY=VALUE,...",
+              "A slow tier, after those of --platform, nearest first; repeat for\n"
+              "more. Keys: slots=K or capacity=BYTES; write=BYTES/s or write_time=s\n"
+              "(of one transfer); read or read_time; latency=s; duplex=no")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--sync", words.sync, "No overlap: transfers and compute take turns")->group(group);
+  memory.flag("--sync", words.sync, "No overlap: transfers and compute take turns");
 }
 
 void declare_strategy(CLI::App& app, PlanWords& words) {
-  const char* const group = "The strategy";
-  app.add_option("--strategy", words.strategy,
-                 "Which one; default auto, the fastest exact one that fits")
-      ->group(group)
-      ->type_name("NAME");
-  app.add_option("--interval", words.interval, "Intervals, outermost first, instead of a search")
-      ->group(group)
-      ->type_name("K[,k...]");
-  app.add_option("--period", words.period, "Period of periodic_disk, instead of a search")
-      ->group(group)
-      ->type_name("K");
-  app.add_flag("--strategies", words.strategies, "List the strategies and stop")->group(group);
+  Heading strategy(app, "The strategy");
+  strategy.option("--strategy", words.strategy, "NAME",
+                  "Which one; default auto, the fastest exact one that fits");
+  strategy.option("--interval", words.interval, "K[,k...]",
+                  "Intervals, outermost first, instead of a search");
+  strategy.option("--period", words.period, "K", "Period of periodic_disk, instead of a search");
+  strategy.flag("--strategies", words.strategies, "List the strategies and stop");
 }
 
 void declare_output(CLI::App& app, PlanWords& words) {
-  const char* const group = "The answer";
-  app.add_flag("--json", words.json, "Machine-readable: one object; with --sweep one array")
-      ->group(group);
-  app.add_flag("--actions", words.actions,
-               "The actions as JSON lines; with --json after the summary")
-      ->group(group);
-  app.add_option("--format", words.format,
-                 "Their vocabulary, ebb or checkpoint_schedules; implies --actions")
-      ->group(group)
-      ->type_name("FORMAT");
-  app.add_flag("--sweep", words.sweep,
-               "Table of budget against time; with --slots K in slots, whatever K")
-      ->group(group);
-  app.add_flag("--largest", words.largest,
-               "The longest chain of this step that fits; without --steps")
-      ->group(group);
+  Heading answer(app, "The answer");
+  answer.flag("--json", words.json, "Machine-readable: one object; with --sweep one array");
+  answer.flag("--actions", words.actions,
+              "The actions as JSON lines; with --json after the summary");
+  answer.option("--format", words.format, "FORMAT",
+                "Their vocabulary, ebb or checkpoint_schedules; implies --actions");
+  answer.flag("--sweep", words.sweep,
+              "Table of budget against time; with --slots K in slots, whatever K");
+  answer.flag("--largest", words.largest,
+              "The longest chain of this step that fits; without --steps");
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

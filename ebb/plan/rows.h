@@ -2,6 +2,7 @@
 // The table of strategies with what makes their plans. Private to the room.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -10,17 +11,32 @@
 
 namespace ebb {
 
+// What is special about a row.
+struct Traits {
+  // Another row tries every plan of this one, so that auto need not: always, or on platforms with
+  // one slow tier.
+  enum class Covered : std::uint8_t { no, yes, with_one_tier } covered = Covered::no;
+  // Lengths that PlanOptions::intervals may give; with `some` the algorithm says how many.
+  enum class Intervals : std::uint8_t { none, one, some } intervals = Intervals::none;
+  bool period = false;          // takes PlanOptions::period
+  bool length_unknown = false;  // can go without the length
+  bool charges_start = false;   // keeps its initial state inside a byte budget too
+  // A dynamic programme over fast memory alone: it takes long, auto leaves it for the end.
+  bool table = false;
+};
+
 struct Row {
   StrategyRow row;
   // Both null for auto.
   Draft (*draft)(const Problem&) = nullptr;
   Bytes (*least)(const Problem&) = nullptr;
-  // Another row tries every plan of this one: auto need not.
-  bool covered = false;
+  Traits traits = {};
 
-  // A dynamic programme over fast memory alone.
-  bool is_table() const { return row.algorithm == "mix" && row.name != "store_all"; }
   bool is_auto() const { return draft == nullptr; }
+  bool is_covered(std::size_t tiers) const {
+    return traits.covered == Traits::Covered::yes ||
+           (traits.covered == Traits::Covered::with_one_tier && tiers == 1);
+  }
 };
 
 std::span<const Row> strategy_rows();

@@ -40,8 +40,13 @@ class ShortCursor : public Cursor {
   std::int64_t taken_ = 0;
 };
 
-bool takes_intervals(const Row& row) {
-  return row.row.algorithm == "interval" || row.row.algorithm == "stream";
+std::string rows_without_length() {
+  std::string names;
+  for (const Row& row : strategy_rows()) {
+    if (!row.traits.length_unknown) continue;
+    names += (names.empty() ? "" : " and ") + std::string(row.row.name);
+  }
+  return names;
 }
 
 void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
@@ -67,7 +72,7 @@ void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
     fail(ErrorCode::invalid_argument, "slots count equal states, and the state before step ", i,
          " has ", chain.state(i), " bytes, that before step 0 ", chain.state(0), "; give budget");
   }
-  if (!o.intervals.empty() && !takes_intervals(row)) {
+  if (!o.intervals.empty() && row.traits.intervals == Traits::Intervals::none) {
     fail(ErrorCode::invalid_argument, "interval does not go with ", name);
   }
   for (std::size_t i = 0; i < o.intervals.size(); ++i) {
@@ -75,16 +80,16 @@ void check_options(const Row& row, const Chain& chain, const PlanOptions& o) {
     fail(ErrorCode::invalid_argument, "interval ", o.intervals[i],
          ": intervals must be 1 or more, each shorter than the one before");
   }
-  if (o.intervals.size() > 1 && (row.row.algorithm == "stream" || name == "sqrt")) {
+  if (o.intervals.size() > 1 && row.traits.intervals == Traits::Intervals::one) {
     fail(ErrorCode::invalid_argument, "interval: ", name, " takes one");
   }
-  if (o.period && name != "periodic_disk")
+  if (o.period && !row.traits.period)
     fail(ErrorCode::invalid_argument, "period goes with periodic_disk alone");
   if (o.period && *o.period < 1)
     fail(ErrorCode::invalid_argument, "period is ", *o.period, "; it must be 1 or more");
-  if (o.length_unknown && name != "async" && name != "online") {
-    fail(ErrorCode::invalid_argument, "an unknown length goes with async and online, not with ",
-         name);
+  if (o.length_unknown && !row.traits.length_unknown) {
+    fail(ErrorCode::invalid_argument, "an unknown length goes with ", rows_without_length(),
+         ", not with ", name);
   }
 }
 
@@ -92,7 +97,7 @@ Problem problem_for(const Row& row, const Chain& chain, const Platform& platform
                     const PlanOptions& o) {
   Problem p{chain, {platform, o.working}, o, chain.typical()};
   p.machine.sync = o.sync;
-  p.machine.start_charged = row.row.name == "mixed";
+  p.machine.start_charged = row.traits.charges_start;
   if (o.budget) p.machine.platform.fast = *o.budget;
   if (o.slots) {
     p.machine.platform.fast = scale_bytes(p.step.state, *o.slots);
@@ -140,8 +145,8 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
   }
   Bytes least = kUnlimited;
   for (const Row& other : strategy_rows()) {
-    if (!other.is_auto() && !other.covered)
-      least = std::min(least, least_of(other, chain, platform, o));
+    if (other.is_auto() || other.is_covered(platform.tiers.size())) continue;
+    least = std::min(least, least_of(other, chain, platform, o));
   }
   return least;
 }
@@ -180,73 +185,91 @@ Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, con
 
 // The fastest of all rows: drafts in order of what they take at least, judged until none left can
 // win.
-Plan plan_auto(const Row& self, const Chain& chain, const Platform& platform,
-               const PlanOptions& o) {
-  const Problem own = problem_for(self, chain, platform, o);
-  const Bound floor = bound(chain, own.machine);
+class Auto {
+ public:
+  Auto(const Row& self, const Chain& chain, const Platform& platform, const PlanOptions& options)
+      : self_(self), chain_(chain), platform_(platform), options_(options), own_(problem(self)) {
+    floor_ = bound(chain, own_.machine);
+    Machine alone = own_.machine;
+    alone.platform.tiers.clear();
+    floor_without_tiers_ = bound(chain, alone);
+  }
+
+  Plan plan() {
+    // Tables are often not worth their time.
+    for (const bool tables : {false, true}) {
+      for (const Row& row : strategy_rows()) {
+        if (!row.is_auto() && row.traits.table == tables && !done()) draft(row);
+      }
+      judge_drafts();
+    }
+    if (!best_) refuse(self_, own_, least_);
+    best_->bound = without_rounding(floor_, best_->prediction.seconds);
+    // The model of auto is the whole machine.
+    best_->optimal = best_->gap() < 1e-12;
+    return std::move(*best_);
+  }
+
+ private:
   struct Entry {
     const Row* row;
     Draft draft;
   };
-  std::vector<Entry> entries;
-  std::optional<Plan> best;
-  const auto reaches = [&](double seconds) { return seconds <= floor.seconds * (1 + 1e-9); };
-  const auto done = [&] { return best && reaches(best->prediction.seconds); };
-  const auto consider = [&](Entry& entry) {
-    const Problem p = problem_for(*entry.row, chain, platform, o);
+
+  Problem problem(const Row& row) const { return problem_for(row, chain_, platform_, options_); }
+  bool reaches_floor(double seconds) const { return seconds <= floor_.seconds * (1 + 1e-9); }
+  bool done() const { return best_ && reaches_floor(best_->prediction.seconds); }
+  bool can_win(double at_least) const { return !best_ || at_least < best_->prediction.seconds; }
+
+  void draft(const Row& row) {
+    const Problem p = problem(row);
+    if (row.is_covered(platform_.tiers.size()) || !can_serve(row, p)) return;
+    const Bytes need = row.least(p);
+    least_ = std::min(least_, need);
+    if (need > p.machine.platform.fast || need == kUnlimited) return;
+    if (row.traits.table && !can_win(floor_without_tiers_.seconds)) return;
+    Entry entry{&row, row.draft(p)};
+    // A closed form that reaches the bound makes all others needless.
+    if (reaches_floor(entry.draft.at_least)) {
+      judge(entry);
+    } else {
+      entries_.push_back(std::move(entry));
+    }
+  }
+
+  void judge_drafts() {
+    std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+      return a.draft.at_least < b.draft.at_least;
+    });
+    for (Entry& entry : entries_) {
+      if (done() || !can_win(entry.draft.at_least)) break;
+      judge(entry);
+    }
+    entries_.clear();
+  }
+
+  // Plans too long to be compared are passed over.
+  void judge(Entry& entry) {
     Plan plan;
     try {
-      plan = judged(*entry.row, p, std::move(entry.draft));
+      plan = judged(*entry.row, problem(*entry.row), std::move(entry.draft));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unavailable) throw;
       return;
     }
-    if (!best || plan.prediction.seconds < best->prediction.seconds) best = std::move(plan);
-  };
-  // Without tiers no plan is faster than this.
-  Machine alone = own.machine;
-  alone.platform.tiers.clear();
-  const Bound local_floor = bound(chain, alone);
-  Bytes least = kUnlimited;
-  const auto draft = [&](const Row& row) {
-    const Problem p = problem_for(row, chain, platform, o);
-    if (!can_serve(row, p)) return;
-    const Bytes need = row.least(p);
-    least = std::min(least, need);
-    if (need > p.machine.platform.fast || need == kUnlimited) return;
-    if (best && row.is_table() && best->prediction.seconds <= local_floor.seconds) return;
-    entries.push_back({&row, row.draft(p)});
-    // Closed forms may reach the bound: nothing else is drafted then.
-    if (!reaches(entries.back().draft.at_least)) return;
-    consider(entries.back());
-    entries.pop_back();
-  };
-  const auto judge = [&] {
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-      return a.draft.at_least < b.draft.at_least;
-    });
-    for (Entry& entry : entries) {
-      if (done() || (best && entry.draft.at_least >= best->prediction.seconds)) break;
-      consider(entry);
-    }
-    entries.clear();
-  };
-  // The tables of fast memory alone take longest and are often not worth it: they come last.
-  for (const bool tables : {false, true}) {
-    for (const Row& row : strategy_rows()) {
-      if (row.is_auto() || row.covered || row.is_table() != tables || done()) continue;
-      // With one tier h_revolve is the same.
-      if (row.row.name == "disk_revolve" && platform.tiers.size() == 1) continue;
-      draft(row);
-    }
-    judge();
+    if (can_win(plan.prediction.seconds)) best_ = std::move(plan);
   }
-  if (!best) refuse(self, own, least);
-  best->bound = without_rounding(floor, best->prediction.seconds);
-  // The model of auto is the whole machine.
-  best->optimal = best->gap() < 1e-12;
-  return std::move(*best);
-}
+
+  const Row& self_;
+  const Chain& chain_;
+  const Platform& platform_;
+  const PlanOptions& options_;
+  Problem own_;
+  Bound floor_, floor_without_tiers_;
+  std::vector<Entry> entries_;
+  std::optional<Plan> best_;
+  Bytes least_ = kUnlimited;
+};
 
 }  // namespace
 
@@ -254,7 +277,7 @@ Plan make_plan(const Chain& chain, const Platform& platform, const PlanOptions& 
   const Row& row = row_named(options.strategy);
   check_platform(platform);
   check_options(row, chain, options);
-  return row.is_auto() ? plan_auto(row, chain, platform, options)
+  return row.is_auto() ? Auto(row, chain, platform, options).plan()
                        : plan_with(row, chain, platform, options);
 }
 

@@ -43,7 +43,9 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 class TemporaryFile {
  public:
   TemporaryFile(const std::string& name, const std::string& text) {
-    std::string folder = (std::filesystem::temp_directory_path() / "ebb_test_XXXXXX").string();
+    // mkdtemp puts letters of its own for six of these.
+    const std::string pattern = "ebb_test_" + std::string(6, 'X');
+    std::string folder = (std::filesystem::temp_directory_path() / pattern).string();
     if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
     folder_ = folder;
     path_ = folder_ / name;

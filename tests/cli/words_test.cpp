@@ -4,31 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ebb/cli/units.h"
-#include "ebb/core/error.h"
+#include "tests/message_of.h"
 
 namespace ebb {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(ReadCount, ReadsWholeNumbers) {
   EXPECT_EQ(read_count("--steps", "0", 0, 10), 0);

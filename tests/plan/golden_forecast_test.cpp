@@ -12,6 +12,7 @@
 #include "ebb/plan/draft.h"
 #include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
+#include "tests/plan/same.h"
 
 namespace ebb::test {
 namespace {
@@ -86,14 +87,8 @@ void expect_forecast(Drafter drafter, const Chain& chain, const Machine& machine
   const Draft draft = drafter(problem);
   const Prediction forecast = forecast_hsm(problem, draft.parameters.front().second);
   const Prediction replayed = replay(chain, machine, *draft.start());
-  EXPECT_EQ(forecast.forwards, replayed.forwards);
-  EXPECT_EQ(forecast.advances, replayed.advances);
-  EXPECT_EQ(forecast.records, replayed.records);
-  EXPECT_EQ(forecast.actions, replayed.actions);
+  expect_same_counts(forecast, replayed);
   EXPECT_DOUBLE_EQ(forecast.seconds, replayed.seconds);
-  EXPECT_EQ(forecast.stall_seconds, replayed.stall_seconds);
-  EXPECT_EQ(forecast.peak, replayed.peak);
-  EXPECT_EQ(forecast.moved, replayed.moved);
 }
 
 TEST(GoldenForecast, IsWhatReplayFinds) {

@@ -5,27 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "ebb/core/error.h"
+#include "tests/message_of.h"
 
 namespace ebb {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string chain_message(const char* text) {
   return message_of([text] { chain_from_json(text); });
