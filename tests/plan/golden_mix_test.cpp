@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
 
 namespace ebb::test {
@@ -89,6 +90,32 @@ TEST(GoldenMix, MsmIsItsRecurrence) {
       for (std::int64_t t = 1; t <= steps; ++t) {
         ASSERT_EQ(ours->forwards(t, m), plain.at(t, m))
             << "state " << state << ", tape " << tape << ", " << t << " steps, " << m << " units";
+      }
+    }
+  }
+}
+
+// What stands in for the table on long chains (docs/planning.md has the figures).
+TEST(GoldenMix, CapacitiesAreNearTheTable) {
+  for (const auto& [state, tape] : {std::pair{1, 1}, {1, 2}, {1, 5}, {2, 3}, {3, 7}, {1, 20}}) {
+    for (const std::int64_t steps : {100, 300}) {
+      for (const Bytes room : {5, 10, 20, 50, 100, 200}) {
+        const Chain chain = Chain::uniform(steps, {.state = state, .tape = tape});
+        Machine machine;
+        machine.working = 0;
+        machine.platform.fast = room;
+        const auto table = mix_policy(steps, state, tape, room, false, kTableEntries);
+        const auto capacities = mix_policy(steps, state, tape, room, false, 0);
+        Segment all{0, steps};
+        all.room = capacities->units_in(room);
+        const auto found = replay(chain, machine, *descend(capacities, all).start()).forwards;
+        const auto least = table->forwards(steps, table->units_in(room));
+        EXPECT_GE(found, least);
+        EXPECT_LE(static_cast<double>(found), 1.03 * static_cast<double>(least))
+            << "state " << state << ", tape " << tape << ", " << steps << " steps, " << room;
+        if (state == tape) {
+          EXPECT_EQ(found, least) << steps << " steps, " << room;
+        }
       }
     }
   }
