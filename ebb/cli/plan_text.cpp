@@ -180,7 +180,8 @@ void write_strategies(std::span<const StrategyRow> rows, std::ostream& out) {
     std::string summary(row.summary);
     if (!row.optimal.empty()) summary.append("; optimal: ").append(row.optimal);
     table.push_back({std::string(row.name), std::string(row.algorithm),
-                     row.needs_tier ? "needed" : "-", summary, std::string(row.paper)});
+                     row.needs_tier ? "needed" : "-", summary,
+                     row.paper.empty() ? "-" : std::string(row.paper)});
   }
   write_table(table, out);
 }

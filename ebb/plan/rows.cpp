@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kGruslys = "Gruslys et al. 2016";
 constexpr std::string_view kBencheikh = "Bencheikh et al. 2024";
+constexpr std::string_view kNoPaper = "";
 constexpr std::string_view kNotOptimal = "";
 using Covered = Traits::Covered;
 using Intervals = Traits::Intervals;
@@ -40,11 +41,11 @@ constexpr IntervalFamily kLevels{true, true, 1, 4};
 constexpr IntervalFamily kLevelsBinomial{true, true, 1, 2, true};
 
 constexpr std::array kTable = std::to_array<Row>({
-    {{"store_all", "mix", "keep every tape: plain backpropagation", "-", "any", true, false},
+    {{"store_all", "mix", "keep every tape: plain backpropagation", kNoPaper, "any", true, false},
      draft_store_all,
      least_store_all},
-    {{"constant", "binomial", "keep nothing but the initial state", "-", "no checkpoints", false,
-      false},
+    {{"constant", "binomial", "keep nothing but the initial state", kNoPaper, "no checkpoints",
+      false, false},
      draft_constant,
      least_binomial,
      {.covered = Covered::yes}},
@@ -143,7 +144,8 @@ constexpr std::array kTable = std::to_array<Row>({
      draft_online,
      least_online,
      {.length_unknown = true}},
-    {{"auto", "all", "the fastest of all the others that fit", "-", kNotOptimal, false, false}},
+    {{"auto", "all", "the fastest of all the others that fit", kNoPaper, kNotOptimal, false,
+      false}},
 });
 
 constexpr auto kStrategies = [] {

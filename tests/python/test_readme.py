@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README.md and docs show is what the program prints and the compiler takes."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+EBB = os.environ.get("EBB_BINARY")
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = ["README.md", "docs/planning.md"]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.S | re.M)
+
+
+def sessions(page):
+    """Every `$ ebb …` with the lines that follow it."""
+    for block in blocks(page, ""):
+        for session in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, shown = session.replace("\\\n", " ").partition("\n")
+            yield command, shown
+
+
+@pytest.mark.skipif(not EBB, reason="EBB_BINARY does not name the program ebb")
+@pytest.mark.parametrize("command, shown", [case for page in PAGES for case in sessions(page)])
+def test_shows_what_is_printed(command, shown):
+    program, *words = shlex.split(command)
+    assert pathlib.Path(program).name == "ebb"
+    done = subprocess.run([EBB, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    assert [line for line in shown.splitlines() if line not in printed] == []
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler here")
+@pytest.mark.parametrize("code", blocks("README.md", "cpp"))
+def test_shows_what_compiles(code):
+    lines = code.splitlines()
+    includes = [line for line in lines if line.startswith("#")]
+    body = [line for line in lines if not line.startswith("#")]
+    program = "\n".join([*includes, "int main() {", *body, "}"])
+    command = ["c++", "-std=c++20", "-fsyntax-only", "-I", str(ROOT), "-x", "c++", "-"]
+    done = subprocess.run(command, input=program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_finds_something_to_check():
+    assert sum(1 for _ in sessions("README.md")) > 0
+    assert blocks("README.md", "cpp")
