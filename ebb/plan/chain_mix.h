@@ -17,7 +17,9 @@
 //   fresh[i,k](m) = min( kept[i,k](m), r(i) + free[i+1,k](m-tape) )
 //
 // each guarded by the bytes that its advances and records hold. Dropping the start at its last load
-// is what rotor and MSM do not have; for small chains the result equals exhaustive search (tests).
+// is what rotor and MSM do not have; on small uniform chains the result equals exhaustive search.
+// Where steps differ it may miss plans that load before they reverse or that leave steps to an
+// earlier state (docs/planning.md has both examples, tests/plan/optimal_chain_test.cpp the counts).
 // Departs from rotor: a tape is whole in itself (it needs no input beside it); scratch and adjoints
 // are charged; memory is exact while the budget is at most kUnits common units, else rounded up to
 // 1/kUnits of it. Chains of more than kItems steps are cut into so many groups, which are planned
