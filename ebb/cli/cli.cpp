@@ -23,7 +23,10 @@ int exit_code(ErrorCode code) {
     case ErrorCode::unavailable:
       return kBadUsage;
     case ErrorCode::infeasible_budget:
+    case ErrorCode::out_of_budget:
       return kDoesNotFit;
+    case ErrorCode::cancelled:
+      return kCancelled;
     case ErrorCode::out_of_memory:
     case ErrorCode::io:
     case ErrorCode::device:

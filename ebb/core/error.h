@@ -14,10 +14,12 @@ namespace ebb {
 enum class ErrorCode {
   invalid_argument,   // the caller's mistake: which value, what is allowed
   infeasible_budget,  // cannot work in the memory given; least_budget() says what would
+  out_of_budget,      // a ledger refused; what was held before is still held
   unavailable,        // not in this build or not on this machine
   out_of_memory,
   io,
   device,
+  cancelled,  // by the caller's own word
 };
 
 class Error : public std::runtime_error {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ebb/core/step_table.h"
+
 namespace ebb {
 
 // When the transfers of an item end.
@@ -15,38 +17,7 @@ struct Times {
   double free = 0;   // no transfer into or out of it is under way; never before ready
 };
 
-// Items by step (0 or more), each with its times. A hash table: O(1) for each item, and no
-// allocation unless more items are held than ever before. Pointers hold until the next insert or
-// erase.
-class HeldItems {
- public:
-  bool empty() const { return size_ == 0; }
-  // null: it is not held.
-  Times* find(std::int64_t step);
-  void insert(std::int64_t step, Times times);  // not held so far
-  void erase(std::int64_t step);                // held or not
-  // Over the items held in [from,to): O(the smaller of the range and the table).
-  double latest_free(std::int64_t from, std::int64_t to) const;  // 0 when there are none
-  void erase(std::int64_t from, std::int64_t to);
-  // One of the items held.
-  std::int64_t any() const;
-
- private:
-  static constexpr std::int64_t kNone = -1;
-  struct Slot {
-    std::int64_t step = kNone;
-    Times times;
-  };
-  std::size_t home(std::int64_t step) const;
-  std::size_t slot_of(std::int64_t step) const;  // its slot, or the empty one where it would go
-  bool shorter_than_table(std::int64_t from, std::int64_t to) const;
-  void erase_slot(std::size_t hole);
-  void grow();
-
-  std::vector<Slot> slots_;  // a power of two, at most half full
-  std::size_t size_ = 0;
-  int shift_ = 64;
-};
+using HeldItems = StepTable<Times>;
 
 // Tapes as ranges of steps, so that a million tapes recorded at once are one entry. Fast where
 // ranges come and go at the upper end, O(ranges) elsewhere.

@@ -202,7 +202,11 @@ void Replay::run(const Reverse& action) {
     fast().release(next_tape_);
   }
   fast().release(chain_.tape_bytes(action.from, checked));
-  wait(fast().tapes.latest_free(action.from, action.to));
+  double free = 0;
+  fast().tapes.visit(action.from, action.to, [&free](std::int64_t, const Times& times) {
+    free = std::max(free, times.free);
+  });
+  wait(free);
   fast().tapes.erase(action.from, action.to);
   tapes_.erase(action.from, action.to);
   set_left(action.from);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <random>
 #include <set>
 
@@ -17,54 +16,6 @@ namespace {
 
 std::int64_t draw(std::mt19937& random, std::int64_t below) {
   return std::uniform_int_distribution<std::int64_t>(0, below - 1)(random);
-}
-
-TEST(HeldItems, LikeAMap) {
-  std::mt19937 random(1);
-  HeldItems items;
-  std::map<std::int64_t, double> plain;
-  for (int i = 0; i < 100'000; ++i) {
-    // Steps far apart and close together, in a table that fills and empties.
-    const std::int64_t step = draw(random, 100) * (i % 2 == 0 ? 1 : 1'000'000'007);
-    Times* const times = items.find(step);
-    ASSERT_EQ(times != nullptr, plain.contains(step));
-    if (times != nullptr) {
-      ASSERT_EQ(times->free, plain[step]);
-      items.erase(step);
-      plain.erase(step);
-    } else if (draw(random, 1 + (i / 5000) % 3) == 0) {
-      items.insert(step, {0, i / 2.0});
-      plain[step] = i / 2.0;
-    }
-    ASSERT_EQ(items.empty(), plain.empty());
-    ASSERT_TRUE(plain.empty() || plain.contains(items.any()));
-  }
-}
-
-TEST(HeldItems, Ranges) {
-  std::mt19937 random(2);
-  for (int i = 0; i < 2000; ++i) {
-    HeldItems items;
-    std::map<std::int64_t, double> plain;
-    for (std::int64_t step = 0; step < 200; ++step) {
-      if (draw(random, 4) > 0) continue;
-      items.insert(step, {0, static_cast<double>(draw(random, 1000))});
-      plain[step] = items.find(step)->free;
-    }
-    const std::int64_t from = draw(random, 200);
-    const std::int64_t to = from + 1 + draw(random, i % 2 == 0 ? 20 : 1'000'000'000'000);
-    double latest = 0;
-    for (const auto& [step, free] : plain) {
-      if (step >= from && step < to) latest = std::max(latest, free);
-    }
-    EXPECT_EQ(items.latest_free(from, to), latest);
-    items.erase(from, to);
-    std::erase_if(plain, [&](const auto& p) { return p.first >= from && p.first < to; });
-    for (std::int64_t step = 0; step < 200; ++step) {
-      ASSERT_EQ(items.find(step) != nullptr, plain.contains(step));
-    }
-    EXPECT_EQ(items.empty(), plain.empty());
-  }
 }
 
 TEST(TapeRanges, LikeASet) {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/core/checksum.h"
+
+#include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#endif
+
+namespace ebb {
+namespace {
+
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Castagnoli's, bits reversed
+
+// kTables[k][b]: the checksum of byte b followed by k zeros, so that eight bytes take one round.
+constexpr auto kTables = [] {
+  std::array<std::array<std::uint32_t, 256>, 8> tables{};
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    std::uint32_t crc = b;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][b] = crc;
+  }
+  for (std::size_t k = 1; k < 8; ++k) {
+    for (std::size_t b = 0; b < 256; ++b) {
+      const std::uint32_t last = tables[k - 1][b];
+      tables[k][b] = (last >> 8) ^ tables[0][last & 0xFF];
+    }
+  }
+  return tables;
+}();
+
+std::uint64_t eight(const std::byte* p) {
+  std::uint64_t word;
+  std::memcpy(&word, p, sizeof word);
+  return word;
+}
+
+#if defined(__x86_64__)
+bool has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+
+__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* p, std::size_t n,
+                                                               std::uint32_t crc) {
+  std::uint64_t wide = crc;
+  for (; n >= 8; p += 8, n -= 8) wide = _mm_crc32_u64(wide, eight(p));
+  crc = static_cast<std::uint32_t>(wide);
+  for (; n > 0; ++p, --n) crc = _mm_crc32_u8(crc, static_cast<unsigned char>(*p));
+  return crc;
+}
+#elif defined(__aarch64__)
+bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+
+__attribute__((target("+crc"))) std::uint32_t by_instruction(const std::byte* p, std::size_t n,
+                                                             std::uint32_t crc) {
+  for (; n >= 8; p += 8, n -= 8) crc = __crc32cd(crc, eight(p));
+  for (; n > 0; ++p, --n) crc = __crc32cb(crc, static_cast<unsigned char>(*p));
+  return crc;
+}
+#else
+bool has_instruction() { return false; }
+std::uint32_t by_instruction(const std::byte*, std::size_t, std::uint32_t crc) { return crc; }
+#endif
+
+}  // namespace
+
+std::uint32_t crc32c_plain(std::span<const std::byte> bytes, std::uint32_t before) {
+  std::uint32_t crc = ~before;
+  const std::byte* p = bytes.data();
+  std::size_t n = bytes.size();
+  for (; n >= 8; p += 8, n -= 8) {
+    const std::uint64_t word = eight(p) ^ crc;
+    crc = 0;
+    for (std::size_t k = 0; k < 8; ++k) crc ^= kTables[7 - k][(word >> (8 * k)) & 0xFF];
+  }
+  for (; n > 0; ++p, --n) {
+    crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<std::uint32_t>(*p)) & 0xFF];
+  }
+  return ~crc;
+}
+
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
+  static const bool fast = has_instruction();
+  if (!fast) return crc32c_plain(bytes, before);
+  return ~by_instruction(bytes.data(), bytes.size(), ~before);
+}
+
+}  // namespace ebb
