@@ -15,6 +15,10 @@ declare -A probe=(
   [ninja-build]='command -v ninja'
   [nlohmann-json3-dev]='has_header nlohmann/json.hpp'
   [libcli11-dev]='has_header CLI/CLI.hpp'
+  [liburing-dev]='has_header liburing.h'
+  [libzstd-dev]='has_header zstd.h'
+  [liblz4-dev]='has_header lz4.h'
+  [fio]='command -v fio'
   [libgtest-dev]='has_header gtest/gtest.h'
   [libgmock-dev]='has_header gmock/gmock.h'
   [libbenchmark-dev]='has_header benchmark/benchmark.h'
@@ -22,7 +26,7 @@ declare -A probe=(
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
-build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev)
+build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev)
 test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3)
 
 as_root() {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/device/arena.h"
+
+#include "ebb/core/error.h"
+
+namespace ebb {
+
+Arena::Block Arena::fresh() {
+  if (!unused_.empty()) {
+    const Block block = unused_.back();
+    unused_.pop_back();
+    return block;
+  }
+  nodes_.emplace_back();
+  unused_.reserve(nodes_.capacity());
+  return static_cast<Block>(nodes_.size()) - 1;
+}
+
+Arena::Block Arena::insert(Block before, Block after, Bytes offset, Bytes bytes, End end) {
+  const Block block = fresh();
+  at(block) = {offset, bytes, before, after, end};
+  (before == kNone ? first_ : at(before).after) = block;
+  (after == kNone ? last_ : at(after).before) = block;
+  // Whoever stands next to the middle gap is the outermost of its end.
+  if (end == End::low && before == low_) low_ = block;
+  if (end == End::high && after == high_) high_ = block;
+  used_ += bytes;
+  return block;
+}
+
+Arena::Block Arena::add(Bytes bytes, End end) {
+  if (bytes > size_ - used_) {
+    fail(ErrorCode::out_of_budget, format_bytes(bytes), " more are needed; of ",
+         format_bytes(size_), " ", format_bytes(used_), " are held");
+  }
+  if (bytes > middle()) {
+    Bytes start = 0;
+    // The gap before `high_` is the one in the middle.
+    for (Block after = first_;; after = at(after).after) {
+      if (after != high_ && start_of(after) - start >= bytes) {
+        const Block before = after == kNone ? last_ : at(after).before;
+        const End zone = after == kNone ? End::high : at(after).end;
+        return insert(before, after, start, bytes, zone);
+      }
+      if (after == kNone) break;
+      start = end_of(after);
+    }
+    close_gaps();
+  }
+  const Bytes offset = end == End::low ? end_of(low_) : start_of(high_) - bytes;
+  return insert(low_, high_, offset, bytes, end);
+}
+
+void Arena::remove(Block block) {
+  const Node node = at(block);
+  (node.before == kNone ? first_ : at(node.before).after) = node.after;
+  (node.after == kNone ? last_ : at(node.after).before) = node.before;
+  if (low_ == block) low_ = node.before;
+  if (high_ == block) high_ = node.after;
+  used_ -= node.bytes;
+  unused_.push_back(block);
+}
+
+void Arena::shrink(Block block, Bytes bytes) {
+  used_ -= at(block).bytes - bytes;
+  at(block).bytes = bytes;
+}
+
+Arena::Block Arena::split(Block block, Bytes bytes) {
+  const Bytes rest = at(block).bytes - bytes;
+  shrink(block, bytes);
+  const Node node = at(block);
+  return insert(block, node.after, node.offset + bytes, rest, node.end);
+}
+
+void Arena::slide(Block block, Bytes to) {
+  Node& node = at(block);
+  if (node.offset == to) return;
+  move_(block, node.offset, to, node.bytes);
+  node.offset = to;
+  moved_ += node.bytes;
+}
+
+void Arena::close_gaps() {
+  Bytes free = 0;
+  for (Block block = first_; block != kNone && block != high_; block = at(block).after) {
+    slide(block, free);
+    free = end_of(block);
+  }
+  free = size_;
+  for (Block block = last_; block != kNone && block != low_; block = at(block).before) {
+    slide(block, free - at(block).bytes);
+    free = at(block).offset;
+  }
+}
+
+}  // namespace ebb

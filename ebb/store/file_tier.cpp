@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <utility>
+
+#include "ebb/core/error.h"
+#include "ebb/store/file.h"
+#include "ebb/store/slow_tier.h"
+
+namespace ebb {
+namespace {
+
+class ThreadMover : public FileMover {
+ public:
+  void write(const UnnamedFile& file, Bytes offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const int fd = file.descriptor(offset, bytes.data(), bytes.size());
+      const ssize_t done = file_calls().pwrite(fd, bytes.data(), bytes.size(), offset);
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) fail_io(file, "pwrite", offset, done < 0 ? errno : EIO);
+      offset += done;
+      bytes = bytes.subspan(static_cast<std::size_t>(done));
+    }
+  }
+
+  void read(const UnnamedFile& file, Bytes offset, std::span<std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const int fd = file.descriptor(offset, bytes.data(), bytes.size());
+      const ssize_t done = file_calls().pread(fd, bytes.data(), bytes.size(), offset);
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) fail_io(file, "pread", offset, done < 0 ? errno : EIO);
+      offset += done;
+      bytes = bytes.subspan(static_cast<std::size_t>(done));
+    }
+  }
+};
+
+class File : public Medium {
+ public:
+  File(const std::string& directory, const FileOptions& options)
+      : file_(directory, options.direct) {
+    if (options.engine != FileEngine::threads) mover_ = uring_mover();
+    if (mover_ == nullptr && options.engine == FileEngine::uring) {
+      fail(ErrorCode::unavailable,
+           "file tier: io_uring is not in this build or not allowed on this machine; take the "
+           "engine 'threads'");
+    }
+    if (mover_ == nullptr) mover_ = thread_mover();
+  }
+
+  void reserve(Bytes bytes) override { file_.reserve(bytes); }
+  void expect(std::span<std::byte> memory) override { mover_->expect(memory); }
+  void write(Bytes offset, std::span<const std::byte> bytes) override {
+    mover_->write(file_, offset, bytes);
+  }
+  void read(Bytes offset, std::span<std::byte> bytes) override {
+    mover_->read(file_, offset, bytes);
+  }
+
+ private:
+  UnnamedFile file_;
+  std::unique_ptr<FileMover> mover_;
+};
+
+}  // namespace
+
+std::unique_ptr<FileMover> thread_mover() { return std::make_unique<ThreadMover>(); }
+
+SlowTier file_tier(std::string directory, Bytes capacity, std::string name,
+                   const FileOptions& options) {
+  if (directory.empty()) {
+    fail(ErrorCode::invalid_argument, "file_tier: the directory is empty; name one that exists");
+  }
+  return {.name = std::move(name),
+          .capacity = capacity,
+          .open = [directory = std::move(directory),
+                   options](const Ledger&) { return std::make_unique<File>(directory, options); },
+          .workers = 2};
+}
+
+bool has_uring() { return uring_mover() != nullptr; }
+
+}  // namespace ebb

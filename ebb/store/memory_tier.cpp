@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "ebb/device/buffer.h"
+#include "ebb/store/slow_tier.h"
+
+namespace ebb {
+namespace {
+
+class Memory : public Medium {
+ public:
+  explicit Memory(const Ledger& ledger) : ledger_(ledger) {}
+  void reserve(Bytes bytes) override { buffer_ = Buffer(ledger_, "memory tier", bytes); }
+  void write(Bytes offset, std::span<const std::byte> bytes) override {
+    std::memcpy(buffer_.data() + offset, bytes.data(), bytes.size());
+  }
+  void read(Bytes offset, std::span<std::byte> bytes) override {
+    std::memcpy(bytes.data(), buffer_.data() + offset, bytes.size());
+  }
+
+ private:
+  Ledger ledger_;
+  Buffer buffer_;
+};
+
+class Nothing : public Medium {
+ public:
+  void reserve(Bytes) override {}
+  void write(Bytes, std::span<const std::byte>) override {}
+  void read(Bytes, std::span<std::byte>) override {}
+  bool keeps() const override { return false; }
+};
+
+}  // namespace
+
+SlowTier memory_tier(Bytes capacity, std::string name) {
+  return {.name = std::move(name),
+          .capacity = capacity,
+          .open = [](const Ledger& ledger) { return std::make_unique<Memory>(ledger); },
+          .checksum = false};
+}
+
+SlowTier null_tier(std::string name) {
+  return {.name = std::move(name),
+          .open = [](const Ledger&) { return std::make_unique<Nothing>(); },
+          .checksum = false};
+}
+
+}  // namespace ebb
