@@ -29,11 +29,17 @@ class Codec {
   virtual ~Codec() = default;
 
   // For a field of so many bytes: exactly that many where the row says `fixed`, at most elsewhere.
+  // Throws Error(invalid_argument) if the field is no whole number of elements, or too large or of
+  // the wrong shape for this codec.
   virtual Bytes encoded_bytes(Bytes raw) const = 0;
-  // Returns the bytes written. `to` has encoded_bytes(from.size()) bytes; where the row does not say
-  // `fixed` it may have fewer, and 0 is returned if they are not enough. Both are aligned to 8 bytes.
+  // Returns the bytes written. `from` is aligned to its elements, `to` to 8 bytes, and they do not
+  // overlap. `to` has encoded_bytes(from.size()) bytes; where the row does not say `fixed` it may
+  // have fewer, and 0 is returned if they are not enough. Throws Error(invalid_argument) for a value
+  // that this codec does not take; `to` is then unspecified. Nothing is allocated, except that zstd
+  // keeps a working memory of its own for each thread.
   virtual Bytes encode(std::span<const std::byte> from, std::span<std::byte> to) const = 0;
-  // `from` is what encode wrote, `to` as large as the field was. Throws Error(io) if that cannot be.
+  // `from` is what encode wrote, `to` as large as the field was; aligned as for encode, the other way
+  // round. Throws Error(io) if that cannot be; `to` is then unspecified.
   virtual void decode(std::span<const std::byte> from, std::span<std::byte> to) const = 0;
 };
 
@@ -42,6 +48,7 @@ struct CodecRow {
   std::string_view what;
   bool exact;                  // decoding gives the bits back
   bool fixed;                  // the size does not depend on the content
+  bool bytes;                  // takes Element::byte too
   std::string_view parameter;  // "" for none
   std::unique_ptr<Codec> (*make)(Element element, std::string_view parameter);
 };

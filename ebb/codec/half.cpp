@@ -6,19 +6,20 @@
 namespace ebb {
 namespace {
 
+// A double is rounded to float first.
 template <class T, std::uint16_t (*narrow)(float), float (*widen)(std::uint16_t)>
-class Half : public Codec {
+class Half : public ElementCodec<T> {
  public:
-  Bytes encoded_bytes(Bytes raw) const override { return raw / static_cast<Bytes>(sizeof(T)) * 2; }
-  Bytes encode(std::span<const std::byte> from, std::span<std::byte> to) const override {
-    const auto in = elements<T>(from);
+  using ElementCodec<T>::ElementCodec;
+
+ private:
+  std::size_t encoded_size(std::size_t count) const override { return 2 * count; }
+  void encode_elements(std::span<const T> in, std::span<std::byte> to) const override {
     const auto out = elements<std::uint16_t>(to);
     for (std::size_t i = 0; i < in.size(); ++i) out[i] = narrow(static_cast<float>(in[i]));
-    return static_cast<Bytes>(2 * in.size());
   }
-  void decode(std::span<const std::byte> from, std::span<std::byte> to) const override {
+  void decode_elements(std::span<const std::byte> from, std::span<T> out) const override {
     const auto in = elements<std::uint16_t>(from);
-    const auto out = elements<T>(to);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(widen(in[i]));
   }
 };

@@ -1,66 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/int8_math.h"
-
 #include <algorithm>
-#include <cmath>
 
 #include "ebb/codec/element_codec.h"
+#include "ebb/codec/int8_math.h"
 #include "ebb/codec/rows.h"
 
 namespace ebb {
 namespace {
 
+constexpr std::size_t kBlock = kInt8Block;
+constexpr std::int32_t kInfinite = 0x7F800000;
+
+// The size of a float as a whole number: larger floats give larger ones, NaN the largest.
+std::int32_t size_bits(float value) { return std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF; }
+
 // All scales, then all values.
 template <class T>
-class Int8 : public Codec {
+class Int8 : public ElementCodec<T> {
  public:
-  Bytes encoded_bytes(Bytes raw) const override {
-    const Bytes count = raw / static_cast<Bytes>(sizeof(T));
-    return blocks(count) * static_cast<Bytes>(sizeof(float)) + count;
-  }
-
-  Bytes encode(std::span<const std::byte> from, std::span<std::byte> to) const override {
-    const auto in = elements<T>(from);
-    const auto [scales, values] = parts(to, in.size());
-    for (std::size_t b = 0; b < scales.size(); ++b) {
-      const std::size_t first = b * kInt8Block;
-      const std::size_t last = std::min<std::size_t>(first + kInt8Block, in.size());
-      float largest = 0;
-      for (std::size_t i = first; i < last; ++i) {
-        const auto value = static_cast<float>(in[i]);
-        if (!std::isfinite(value)) {
-          fail(ErrorCode::invalid_argument, "codec int8: element ", i, " is ", value,
-               "; it takes finite numbers only");
-        }
-        largest = std::max(largest, std::abs(value));
-      }
-      scales[b] = int8_scale(largest);
-      const float inverse = scales[b] > 0 ? 1 / scales[b] : 0;
-      for (std::size_t i = first; i < last; ++i) {
-        values[i] = to_int8(static_cast<float>(in[i]), inverse);
-      }
-    }
-    return encoded_bytes(static_cast<Bytes>(from.size()));
-  }
-
-  void decode(std::span<const std::byte> from, std::span<std::byte> to) const override {
-    const auto out = elements<T>(to);
-    const auto [scales, values] =
-        parts({const_cast<std::byte*>(from.data()), from.size()}, out.size());
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      out[i] = static_cast<T>(from_int8(values[i], scales[i / kInt8Block]));
-    }
-  }
+  using ElementCodec<T>::ElementCodec;
 
  private:
-  struct Parts {
-    std::span<float> scales;
-    std::span<std::int8_t> values;
-  };
-  static Bytes blocks(Bytes count) { return (count + kInt8Block - 1) / kInt8Block; }
-  static Parts parts(std::span<std::byte> bytes, std::size_t count) {
-    const auto head = static_cast<std::size_t>(blocks(static_cast<Bytes>(count))) * sizeof(float);
-    return {elements<float>(bytes.first(head)), elements<std::int8_t>(bytes.subspan(head, count))};
+  static std::size_t scales_bytes(std::size_t count) {
+    return (count + kBlock - 1) / kBlock * sizeof(float);
+  }
+  std::size_t encoded_size(std::size_t count) const override { return scales_bytes(count) + count; }
+
+  void encode_elements(std::span<const T> in, std::span<std::byte> to) const override {
+    const auto scales = elements<float>(to.first(scales_bytes(in.size())));
+    const auto values = elements<std::int8_t>(to.subspan(scales_bytes(in.size())));
+    for (std::size_t b = 0; b < scales.size(); ++b) {
+      const std::size_t first = b * kBlock;
+      const auto block = in.subspan(first, std::min(kBlock, in.size() - first));
+      std::int32_t largest = 0;
+      for (const T value : block) {
+        largest = std::max(largest, size_bits(static_cast<float>(value)));
+      }
+      if (largest >= kInfinite) refuse(block, first);
+      const float scale = int8_scale(std::bit_cast<float>(largest));
+      scales[b] = scale;
+      for (std::size_t i = 0; i < block.size(); ++i) {
+        values[first + i] = to_int8(static_cast<float>(block[i]), scale);
+      }
+    }
+  }
+
+  void decode_elements(std::span<const std::byte> from, std::span<T> out) const override {
+    const auto scales = elements<float>(from.first(scales_bytes(out.size())));
+    const auto values = elements<std::int8_t>(from.subspan(scales_bytes(out.size())));
+    for (std::size_t b = 0; b < scales.size(); ++b) {
+      const std::size_t first = b * kBlock;
+      const auto block = out.subspan(first, std::min(kBlock, out.size() - first));
+      const float scale = scales[b];
+      for (std::size_t i = 0; i < block.size(); ++i) {
+        block[i] = static_cast<T>(from_int8(values[first + i], scale));
+      }
+    }
+  }
+
+  [[noreturn]] static void refuse(std::span<const T> block, std::size_t first) {
+    const auto found = std::ranges::find_if(
+        block, [](T value) { return size_bits(static_cast<float>(value)) >= kInfinite; });
+    fail(ErrorCode::invalid_argument, "codec int8: element ", first + (found - block.begin()),
+         " is ", *found, "; it takes finite numbers in the range of float only");
   }
 };
 

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eight-bit blocks: each block of kInt8Block values shares one scale, its largest size / 127. The
-// error is at most half a scale. For host and device alike.
+// error is at most half a scale, give or take the last bits of a float. For host and device alike.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace ebb {
 
 inline constexpr std::int64_t kInt8Block = 64;
 
-inline float int8_scale(float largest) { return largest / 127.0F; }
+// Never denormal: a scale that has lost its last bits would not reach the largest value; so what is
+// far below the least normal float becomes 0. And never so large that 127 of it are infinite, as the
+// largest float's would be, rounded up.
+inline float int8_scale(float largest) {
+  const float scale = largest / 127.0F;
+  return scale < 0x1p-126F ? 0x1p-126F : (scale > 0x1.020406p121F ? 0x1.020406p121F : scale);
+}
 
-inline std::int8_t to_int8(float value, float inverse_scale) {
-  const float scaled = value * inverse_scale;
-  const float rounded = scaled < 0 ? scaled - 0.5F : scaled + 0.5F;
-  const auto whole = static_cast<std::int32_t>(rounded);
-  return static_cast<std::int8_t>(whole > 127 ? 127 : (whole < -127 ? -127 : whole));
+// The nearest whole number, ties to even; |value| is at most 127 scales. Adding 1.5 * 2^23 leaves
+// it in the low bits. Divides, because a product would be fused with the sum on some machines, and
+// the last bit would depend on the machine.
+inline std::int8_t to_int8(float value, float scale) {
+  const auto bits = std::bit_cast<std::int32_t>(value / scale + 0x1.8p23F);
+  return static_cast<std::int8_t>(bits - 0x4B400000);
 }
 
 inline float from_int8(std::int8_t value, float scale) { return static_cast<float>(value) * scale; }
