@@ -25,7 +25,7 @@ class Relaxation {
       state_ = std::min(state_, s.state);
       tape_ = std::min(tape_, s.tape);
       again_.push_back(std::min(s.forward, s.record));
-      const Bytes live = uniform ? add_bytes(s.state, s.scratch) : 0;
+      const Bytes live = uniform ? add_bytes(s.live_bytes(), s.scratch) : 0;
       least_working = std::min(least_working, add_bytes(live, add_bytes(s.adjoint, s.tape)));
     }
     std::sort(again_.begin(), again_.end());
@@ -63,7 +63,7 @@ class Relaxation {
     const std::int64_t last = steps_ - 1;
     const StepCost& end = chain.at(last);
     const Bytes own =
-        add_bytes(add_bytes(end.state, end.scratch), add_bytes(end.adjoint, end.tape));
+        add_bytes(add_bytes(end.live_bytes(), end.scratch), add_bytes(end.adjoint, end.tape));
     double room = static_cast<double>(machine_.platform.fast - machine_.working.value_or(own));
     struct Saving {
       double seconds, bytes;

@@ -35,6 +35,7 @@ void check_step(const StepCost& step, const std::string& where) {
   check_bytes("tape", step.tape, 1, where);
   check_bytes("adjoint", step.adjoint, 0, where);
   check_bytes("scratch", step.scratch, 0, where);
+  check_bytes("live", step.live, 0, where);
 }
 
 }  // namespace
@@ -100,12 +101,13 @@ Bytes Chain::tape_bytes(std::int64_t a, std::int64_t b) const {
 
 StepCost Chain::typical() const {
   if (each_.empty()) return step_;
-  StepCost most{0, 0, 0, 0, 0, 0, 0};
+  StepCost most{0, 0, 0, 0, 0, 0, 0, 0};
   for (const StepCost& s : each_) {
     most.state = std::max(most.state, s.state);
     most.tape = std::max(most.tape, s.tape);
     most.adjoint = std::max(most.adjoint, s.adjoint);
     most.scratch = std::max(most.scratch, s.scratch);
+    most.live = std::max(most.live, s.live);
   }
   const auto n = static_cast<double>(steps_);
   most.forward = sums_.back().forward / n;

@@ -19,6 +19,9 @@ struct StepCost {
   Bytes tape = 1;       // what reversing the step needs, the states before and after it included
   Bytes adjoint = 1;    // the gradient held while this step is next to be reversed
   Bytes scratch = 0;    // held while the step runs or is reversed
+  // The state while it is live, where that is more: a codec keeps states in fewer bytes.
+  Bytes live = 0;
+  Bytes live_bytes() const { return live > state ? live : state; }
   friend bool operator==(const StepCost&, const StepCost&) = default;
 };
 
@@ -41,6 +44,8 @@ class Chain {
   // Bytes of the state before step i; 0 for i == steps(), since the final state is the caller's
   // output.
   Bytes state(std::int64_t i) const { return i >= steps_ ? 0 : at(i).state; }
+  // The same while it is live.
+  Bytes live(std::int64_t i) const { return i >= steps_ ? 0 : at(i).live_bytes(); }
 
   // Sums over the steps [a,b), without the seconds per call. O(1).
   double forward_seconds(std::int64_t a, std::int64_t b) const;

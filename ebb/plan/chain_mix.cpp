@@ -71,6 +71,7 @@ Grid grid_of(const Problem& p) {
   for (std::int64_t i = 0; i < (p.chain.is_uniform() ? 1 : p.steps()); ++i) {
     const StepCost& s = p.chain.at(i);
     common = std::gcd(std::gcd(common, std::gcd(s.state, s.tape)), std::gcd(s.adjoint, s.scratch));
+    common = std::gcd(common, s.live_bytes());
   }
   const Bytes most = add_bytes(p.chain.tape_bytes(0, p.steps()), scale_bytes(p.working(), 2));
   const Bytes budget = std::min(p.machine.platform.fast, most);

@@ -8,7 +8,7 @@ namespace ebb {
 Bytes Problem::working() const {
   if (machine.working) return *machine.working;
   if (steps() == 0) return 0;
-  return add_bytes(add_bytes(step.state, step.adjoint), add_bytes(step.scratch, step.tape));
+  return add_bytes(add_bytes(step.live_bytes(), step.adjoint), add_bytes(step.scratch, step.tape));
 }
 
 Bytes Problem::room() const {

@@ -8,7 +8,7 @@ namespace ebb {
 namespace {
 
 Largest::Sizes larger(Largest::Sizes a, Largest::Sizes b) {
-  return {std::max(a.state, b.state), std::max(a.scratch, b.scratch)};
+  return {std::max(a.live, b.live), std::max(a.scratch, b.scratch)};
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void Largest::build(const Chain& chain) {
   tree_.resize(2 * steps);
   for (std::int64_t i = 0; i < chain.steps(); ++i) {
     const StepCost& step = chain.at(i);
-    tree_[steps + static_cast<std::size_t>(i)] = {step.state, step.scratch};
+    tree_[steps + static_cast<std::size_t>(i)] = {step.live_bytes(), step.scratch};
   }
   for (std::size_t i = steps - 1; i > 0; --i) tree_[i] = larger(tree_[2 * i], tree_[2 * i + 1]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest state and scratch over a range of a chain's steps. What they are charged to is the
+// The largest live state and scratch over a range of a chain's steps. What they are charged to is the
 // caller's business.
 #pragma once
 
@@ -14,14 +14,14 @@ namespace ebb {
 class Largest {
  public:
   struct Sizes {
-    Bytes state = 0, scratch = 0;
+    Bytes live = 0, scratch = 0;
   };
 
   // Over [from,to), not empty; always of the same chain. O(1) for one step and for uniform chains,
   // else O(log N) after O(N) for the first range.
   Sizes over(const Chain& chain, std::int64_t from, std::int64_t to) {
     if (to - from > 1 && !chain.is_uniform()) return search(chain, from, to);
-    return {chain.at(from).state, chain.at(from).scratch};
+    return {chain.at(from).live_bytes(), chain.at(from).scratch};
   }
 
  private:

@@ -309,7 +309,7 @@ Bytes least_store_all(const Problem& p) {
   if (p.machine.working) return add_bytes(tapes, *p.machine.working);
   // Recording passes every state with the last step's adjoint; reversing has no live state.
   least = add_bytes(tapes,
-                    add_bytes(p.step.state, add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
+                    add_bytes(p.step.live_bytes(), add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
   Bytes held = 0;
   for (std::int64_t i = 0; i < (p.chain.is_uniform() ? 1 : n); ++i) {
     held = add_bytes(held, p.chain.at(i).tape);

@@ -66,7 +66,7 @@ class Replay {
   Bytes size(Item item, std::int64_t step) const {
     return item == Item::state ? chain_.state(step) : chain_.at(step).tape;
   }
-  Bytes live_bytes() const { return live_ < left_ ? chain_.state(live_) : 0; }
+  Bytes live_bytes() const { return live_ < left_ ? chain_.live(live_) : 0; }
   Store& store(Place place) { return stores_[static_cast<std::size_t>(place.id - 1)]; }
   Store& fast() { return stores_.front(); }
 
@@ -154,7 +154,7 @@ void Replay::check_forward(std::int64_t from, std::int64_t to, const char* verb)
 // Runs steps [from,to) on the compute lane; their tapes, if any, are held already.
 void Replay::pass(std::int64_t from, std::int64_t to, double seconds) {
   const Largest::Sizes most = largest_.over(chain_, from, to);
-  check_fast(std::max(most.state, chain_.state(to)), most.scratch);
+  check_fast(std::max(most.live, chain_.live(to)), most.scratch);
   wait(work_.free);
   now_ += chain_.call() + seconds;
   live_ = to;

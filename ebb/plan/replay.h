@@ -47,7 +47,7 @@
 //    everything held in a tier <= its capacity
 //  where items arriving by the action are held already, items that leave by it are held still. The
 //  working set is machine.working if given, else the sum of
-//    the live state: the largest state among those `work` holds during the action; an Advance[a,b)
+//    the live state: the largest (while live) among those `work` holds during the action; an Advance[a,b)
 //      or Record[a,b) passes states a..b. The final state, before no step, is the caller's output:
 //      0 bytes; a live state p >= R when the action is reached (nothing can be run from it any
 //      more) counts 0 bytes,

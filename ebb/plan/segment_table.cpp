@@ -28,10 +28,10 @@ std::size_t segment_count(const Items& items) { return items.count() * (items.co
 Items::Items(const Chain& chain, std::optional<Bytes> working, std::vector<std::int64_t> cuts)
     : chain_(chain), working_(working), cuts_(std::move(cuts)) {
   for (std::size_t j = 0; j + 1 < cuts_.size(); ++j) {
-    Bytes live = chain_.state(cuts_[j + 1]);
+    Bytes live = chain_.live(cuts_[j + 1]);
     Bytes scratch = 0;
     for (std::int64_t s = cuts_[j]; s < cuts_[j + 1]; ++s) {
-      live = std::max(live, chain_.at(s).state);
+      live = std::max(live, chain_.live(s));
       scratch = std::max(scratch, chain_.at(s).scratch);
     }
     live_.push_back(live);
@@ -54,7 +54,7 @@ std::size_t Items::item_of(std::int64_t step) const { return cut_from(step + 1) 
 
 Bytes Items::load_need(std::size_t i, std::size_t k) const {
   const Bytes state = chain_.state(cuts_[i]);
-  return add_bytes(state, beside(state, 0, cuts_[k] - 1));
+  return add_bytes(state, beside(chain_.live(cuts_[i]), 0, cuts_[k] - 1));
 }
 
 Bytes Items::record_need(std::size_t i) const {

@@ -15,7 +15,7 @@ namespace {
 
 StepCost step_from(const Json& value, const std::string& path) {
   const JsonObject object(value, path,
-                          {"forward", "record", "backward", "state", "tape", "adjoint", "scratch"});
+                          {"forward", "record", "backward", "state", "tape", "adjoint", "scratch", "live"});
   StepCost step;
   step.forward = object.number("forward", 1);
   step.record = object.number("record", step.forward);
@@ -24,13 +24,16 @@ StepCost step_from(const Json& value, const std::string& path) {
   step.tape = object.bytes("tape", step.state);
   step.adjoint = object.bytes("adjoint", step.state);
   step.scratch = object.bytes("scratch", 0);
+  step.live = object.bytes("live", 0);
   return step;
 }
 
 Json json_of(const StepCost& step) {
-  return {{"forward", step.forward}, {"record", step.record}, {"backward", step.backward},
+  Json json = {{"forward", step.forward}, {"record", step.record}, {"backward", step.backward},
           {"state", step.state},     {"tape", step.tape},     {"adjoint", step.adjoint},
           {"scratch", step.scratch}};
+  if (step.live > step.state) json["live"] = step.live;
+  return json;
 }
 
 Tier tier_from(const Json& value, const std::string& path) {

@@ -14,11 +14,11 @@
 
 namespace ebb {
 
-// {"steps":[{"forward":s,"record":s,"backward":s,"state":bytes,"tape":bytes,"adjoint":bytes,"scratch":bytes},...]}
+// {"steps":[{"forward":s,"record":s,"backward":s,"state":bytes,"tape":bytes,"adjoint":bytes,"scratch":bytes,"live":bytes},...]}
 // or
 // {"repeat":N,"step":{...}}, both with an optional "call":s. Bytes are numbers or text ("64KiB").
 // Left out: forward 1, record = forward, backward = 2 forward, state 1, tape = state, adjoint =
-// state, scratch 0. Unknown keys, wrong types and broken JSON throw Error(invalid_argument) that
+// state, scratch 0, live = state. Unknown keys, wrong types and broken JSON throw Error(invalid_argument) that
 // says where.
 Chain chain_from_json(std::string_view text);
 std::string to_json(const Chain& chain);

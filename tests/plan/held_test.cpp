@@ -53,6 +53,7 @@ TEST(Largest, OverEveryRange) {
     std::vector<StepCost> steps(static_cast<std::size_t>(n));
     for (StepCost& step : steps) {
       step.state = 1 + draw(random, 50);
+      step.live = draw(random, 80);
       step.scratch = draw(random, 50);
     }
     const Chain chain = Chain::of(steps);
@@ -60,9 +61,9 @@ TEST(Largest, OverEveryRange) {
     for (std::int64_t from = 0; from < n; ++from) {
       Largest::Sizes most;
       for (std::int64_t to = from + 1; to <= n; ++to) {
-        most.state = std::max(most.state, chain.at(to - 1).state);
+        most.live = std::max(most.live, chain.at(to - 1).live_bytes());
         most.scratch = std::max(most.scratch, chain.at(to - 1).scratch);
-        EXPECT_EQ(largest.over(chain, from, to).state, most.state);
+        EXPECT_EQ(largest.over(chain, from, to).live, most.live);
         EXPECT_EQ(largest.over(chain, from, to).scratch, most.scratch);
       }
     }

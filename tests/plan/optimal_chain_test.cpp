@@ -84,6 +84,7 @@ Chain uneven_chain(CaseMaker& random, std::int64_t longest = 6) {
     s.state = random.between(1, 3);
     s.adjoint = random.between(0, 2);
     s.scratch = random.one_in(2) ? 0 : random.between(1, 3);
+    s.live = random.one_in(3) ? s.state + random.between(1, 2) : 0;
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Bytes after = i + 1 < steps.size() ? steps[i + 1].state : 0;

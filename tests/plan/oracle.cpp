@@ -231,8 +231,8 @@ bool Search::fits(const Node& before, const Node& after, Bytes scratch) const {
   }
   const StepCost& next = chain_.at(before.left - 1);
   // A live state from which nothing can be run any more weighs nothing, unless it comes just now.
-  Bytes live = before.live < before.left ? chain_.state(before.live) : 0;
-  if (after.live != before.live) live = std::max(live, chain_.state(after.live));
+  Bytes live = before.live < before.left ? chain_.live(before.live) : 0;
+  if (after.live != before.live) live = std::max(live, chain_.live(after.live));
   const Bytes working = machine_.working.value_or(live + next.adjoint + scratch + next.tape);
   Mask tapes = both(Item::tape, Place::fast);
   remove(tapes, before.left - 1);

@@ -253,7 +253,8 @@ TEST(Oracle, ReplayAgrees) {
               .state = draw(1, 3),
               .tape = draw(1, 5),
               .adjoint = draw(0, 3),
-              .scratch = draw(0, 3)};
+              .scratch = draw(0, 3),
+              .live = draw(0, 4)};
     }
     Machine machine;
     machine.sync = true;

@@ -37,6 +37,7 @@ StepCost CaseMaker::step() {
   s.tape = s.state * between(1, 4) + between(0, 1);
   s.adjoint = one_in(2) ? s.state : between(0, 3);
   s.scratch = one_in(2) ? 0 : between(0, 5);
+  s.live = one_in(3) ? s.state + between(0, 5) : 0;
   return s;
 }
 

@@ -52,6 +52,19 @@ TEST(ReplayMemory, WorkingSet) {
             "136 are allowed");
 }
 
+TEST(ReplayMemory, LiveStatesMayWeighMoreThanKeptOnes) {
+  StepCost step = kStep;
+  step.live = 9;
+  Machine machine;
+  machine.start_charged = true;
+  EXPECT_EQ(peak(Chain::uniform(1, step), machine,
+                 {save(0), Record{0, 1}, Reverse{0, 1}, Drop{Item::state, Place::fast, 0}}),
+            Peaks{9 + 5 + 30 + 100 + 2});
+  step.live = 1;
+  EXPECT_EQ(peak(Chain::uniform(1, step), {}, {Record{0, 1}, Reverse{0, 1}}),
+            Peaks{2 + 5 + 30 + 100});
+}
+
 TEST(ReplayMemory, ScratchIsHeldWhileStepsRun) {
   // Without its 100 bytes: 2 + 5 + 30 + another 2.
   Machine machine;
