@@ -5,6 +5,11 @@
 
 namespace ebb {
 
+void Arena::reserve(std::size_t blocks) {
+  nodes_.reserve(blocks);
+  unused_.reserve(nodes_.capacity());
+}
+
 Arena::Block Arena::fresh() {
   if (!unused_.empty()) {
     const Block block = unused_.back();
@@ -34,21 +39,22 @@ Arena::Block Arena::add(Bytes bytes, End end) {
          format_bytes(size_), " ", format_bytes(used_), " are held");
   }
   if (bytes > middle()) {
-    Bytes start = 0;
-    // The gap before `high_` is the one in the middle.
+    if (gap_before(hole_) >= bytes) return fill(hole_, bytes);
     for (Block after = first_;; after = at(after).after) {
-      if (after != high_ && start_of(after) - start >= bytes) {
-        const Block before = after == kNone ? last_ : at(after).before;
-        const End zone = after == kNone ? End::high : at(after).end;
-        return insert(before, after, start, bytes, zone);
-      }
+      if (gap_before(after) >= bytes) return fill(after, bytes);
       if (after == kNone) break;
-      start = end_of(after);
     }
     close_gaps();
   }
   const Bytes offset = end == End::low ? end_of(low_) : start_of(high_) - bytes;
   return insert(low_, high_, offset, bytes, end);
+}
+
+// Into the gap before a block.
+Arena::Block Arena::fill(Block after, Bytes bytes) {
+  const Block before = before_of(after);
+  const End zone = after == kNone ? End::high : at(after).end;
+  return insert(before, after, end_of(before), bytes, zone);
 }
 
 void Arena::remove(Block block) {
@@ -58,6 +64,7 @@ void Arena::remove(Block block) {
   if (low_ == block) low_ = node.before;
   if (high_ == block) high_ = node.after;
   used_ -= node.bytes;
+  hole_ = node.after;
   unused_.push_back(block);
 }
 

@@ -7,8 +7,10 @@
 // together. Blocks that come and go like a stack at either end never move.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "ebb/core/bytes.h"
@@ -26,6 +28,9 @@ class Arena {
 
   Arena() = default;
   Arena(Bytes size, Move move) : size_(size), move_(std::move(move)) {}
+
+  // With no more blocks than that at a time nothing is allocated from then on.
+  void reserve(std::size_t blocks);
 
   // A block of 1 or more bytes at the end given. Throws Error(out_of_budget) when that many are not
   // free in sum; whatever `move` throws comes through, with every block where offset() says.
@@ -55,10 +60,14 @@ class Arena {
     return block == kNone ? 0 : at(block).offset + at(block).bytes;
   }
   Bytes start_of(Block block) const { return block == kNone ? size_ : at(block).offset; }
+  // kNone: the end of all.
+  Block before_of(Block block) const { return block == kNone ? last_ : at(block).before; }
+  Bytes gap_before(Block block) const { return start_of(block) - end_of(before_of(block)); }
   Bytes middle() const { return start_of(high_) - end_of(low_); }
 
   Block fresh();
   Block insert(Block before, Block after, Bytes offset, Bytes bytes, End end);
+  Block fill(Block after, Bytes bytes);
   void slide(Block block, Bytes to);
   void close_gaps();
 
@@ -69,6 +78,8 @@ class Arena {
   Block first_ = kNone, last_ = kNone;  // of all blocks
   Block low_ = kNone;                   // the last block of the low end
   Block high_ = kNone;                  // the first block of the high end
+  // The block after the last one removed: often what comes next fits where that was.
+  Block hole_ = kNone;
 };
 
 }  // namespace ebb

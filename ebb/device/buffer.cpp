@@ -12,22 +12,26 @@ Buffer::Buffer(const Ledger& ledger, std::string name, Bytes bytes)
     : account_(ledger.open(std::move(name))), size_(bytes) {
   account_.charge(bytes);
   if (bytes == 0) return;
-  if (bytes > kUnlimited - kPage) fail(ErrorCode::out_of_memory, "no memory of that size: ", bytes);
-  const Bytes pages = (bytes + kPage - 1) / kPage;
-  const auto all = static_cast<std::size_t>(pages * kPage);
-  data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(kPage), all));
-  if (data_ == nullptr) {
+  void* data = nullptr;
+  if (::posix_memalign(&data, static_cast<std::size_t>(kPage), static_cast<std::size_t>(bytes)) !=
+      0) {
     fail(ErrorCode::out_of_memory, "the system has no ", format_bytes(bytes), " for us");
   }
-  for (Bytes page = 0; page < pages; ++page) data_[page * kPage] = std::byte{0};
+  data_ = static_cast<std::byte*>(data);
+  for (Bytes at = 0; at < bytes; at += kPage) data_[at] = std::byte{0};
 }
 
-Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+Buffer::Buffer(Buffer&& other) noexcept
+    : account_(std::move(other.account_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(account_, other.account_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
+  // What was held before is given back now, not when `other` goes.
+  Buffer old(std::move(other));
+  std::swap(account_, old.account_);
+  std::swap(data_, old.data_);
+  std::swap(size_, old.size_);
   return *this;
 }
 

@@ -20,8 +20,10 @@ struct Account::Books {
 };
 
 Account& Account::operator=(Account&& other) noexcept {
-  std::swap(books_, other.books_);
-  std::swap(entry_, other.entry_);
+  // What was held before is given back now, not when `other` goes.
+  Account old(std::move(other));
+  std::swap(books_, old.books_);
+  std::swap(entry_, old.entry_);
   return *this;
 }
 
@@ -49,7 +51,7 @@ void Account::charge(Bytes bytes) {
 
 void Account::release(Bytes bytes) noexcept {
   const std::scoped_lock lock(books_->mutex);
-  bytes = std::min(bytes, entry_->line.live);
+  bytes = std::clamp(bytes, Bytes{0}, entry_->line.live);
   entry_->line.live -= bytes;
   books_->live -= bytes;
 }
@@ -73,10 +75,10 @@ Ledger::Ledger(Bytes limit) : books_(std::make_shared<Account::Books>()) {
 }
 
 Account Ledger::open(std::string name) const {
-  const std::scoped_lock lock(books_->mutex);
   Account account;
-  account.books_ = books_;
+  const std::scoped_lock lock(books_->mutex);
   account.entry_ = &books_->entries.emplace_back(Account::Entry{{std::move(name), 0, 0}});
+  account.books_ = books_;
   return account;
 }
 

@@ -14,8 +14,8 @@ namespace ebb {
 
 class Ledger;
 
-// One holder's bytes in a ledger. Closed when destroyed: what it still holds is given back.
-// Movable; keeps its ledger's books alive.
+// One holder's bytes in a ledger. Closed when destroyed or assigned to: what it still holds is given
+// back. Movable; keeps its ledger's books alive. One that no ledger opened can only be assigned to.
 class Account {
  public:
   Account() = default;
@@ -25,6 +25,7 @@ class Account {
 
   // Throws Error(out_of_budget), nothing changed, when the ledger would hold more than its limit.
   void charge(Bytes bytes);
+  // Not more than it holds.
   void release(Bytes bytes) noexcept;
   Bytes live() const;
   Bytes peak() const;

@@ -13,8 +13,9 @@
 
 namespace ebb {
 
-// The system calls that can go wrong while a run moves bytes, so that tests can make them.
+// The system calls that can go wrong, so that tests can make them.
 struct FileCalls {
+  int (*open)(const char* path, int flags, mode_t mode);
   ssize_t (*pread)(int, void*, std::size_t, off_t);
   ssize_t (*pwrite)(int, const void*, std::size_t, off_t);
   int (*fallocate)(int, int, off_t, off_t);
@@ -35,27 +36,36 @@ class UnnamedFile {
 
   // Throws Error(io) when the file system has not that many bytes free.
   void reserve(Bytes bytes);
-  // The descriptor for a transfer: past the page cache if that is possible for it.
-  int descriptor(Bytes offset, const void* data, std::size_t bytes) const;
+  // How to begin a transfer: the descriptor, past the page cache if that is possible, and how many
+  // of the bytes go through it; the rest begins anew.
+  struct Call {
+    int descriptor = -1;
+    std::size_t bytes = 0;
+  };
+  Call call(Bytes offset, const void* data, std::size_t bytes) const;
   const std::string& directory() const { return directory_; }
 
  private:
+  void try_direct();
+
   std::string directory_;
   int buffered_ = -1;
-  int direct_ = -1;  // -1: the file system has none
+  int direct_ = -1;  // -1: not asked for, or the file system has none
 };
 
 // Moves a whole range or throws Error(io); interrupted and partial calls are continued.
 class FileMover {
  public:
   virtual ~FileMover() = default;
+  // Before the first transfer.
   virtual void expect(std::span<std::byte> memory) { static_cast<void>(memory); }
   virtual void write(const UnnamedFile& file, Bytes offset, std::span<const std::byte> bytes) = 0;
   virtual void read(const UnnamedFile& file, Bytes offset, std::span<std::byte> bytes) = 0;
 };
 std::unique_ptr<FileMover> thread_mover();
-// null: not in this build or not on this machine.
-std::unique_ptr<FileMover> uring_mover();
+// For that many threads at a time; more work too, but open what they need as they come. null: not
+// in this build or not on this machine.
+std::unique_ptr<FileMover> uring_mover(int threads);
 
 [[noreturn]] void fail_io(const UnnamedFile& file, const char* call, Bytes offset, int error);
 

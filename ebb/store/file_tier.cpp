@@ -9,12 +9,15 @@
 namespace ebb {
 namespace {
 
+// Enough to keep a disk busy while others of them compute checksums.
+constexpr int kWorkers = 3;
+
 class ThreadMover : public FileMover {
  public:
   void write(const UnnamedFile& file, Bytes offset, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const int fd = file.descriptor(offset, bytes.data(), bytes.size());
-      const ssize_t done = file_calls().pwrite(fd, bytes.data(), bytes.size(), offset);
+      const auto [fd, part] = file.call(offset, bytes.data(), bytes.size());
+      const ssize_t done = file_calls().pwrite(fd, bytes.data(), part, offset);
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) fail_io(file, "pwrite", offset, done < 0 ? errno : EIO);
       offset += done;
@@ -24,8 +27,8 @@ class ThreadMover : public FileMover {
 
   void read(const UnnamedFile& file, Bytes offset, std::span<std::byte> bytes) override {
     while (!bytes.empty()) {
-      const int fd = file.descriptor(offset, bytes.data(), bytes.size());
-      const ssize_t done = file_calls().pread(fd, bytes.data(), bytes.size(), offset);
+      const auto [fd, part] = file.call(offset, bytes.data(), bytes.size());
+      const ssize_t done = file_calls().pread(fd, bytes.data(), part, offset);
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) fail_io(file, "pread", offset, done < 0 ? errno : EIO);
       offset += done;
@@ -38,7 +41,7 @@ class File : public Medium {
  public:
   File(const std::string& directory, const FileOptions& options)
       : file_(directory, options.direct) {
-    if (options.engine != FileEngine::threads) mover_ = uring_mover();
+    if (options.engine != FileEngine::threads) mover_ = uring_mover(2 * kWorkers);
     if (mover_ == nullptr && options.engine == FileEngine::uring) {
       fail(ErrorCode::unavailable,
            "file tier: io_uring is not in this build or not allowed on this machine; take the "
@@ -74,9 +77,9 @@ SlowTier file_tier(std::string directory, Bytes capacity, std::string name,
           .capacity = capacity,
           .open = [directory = std::move(directory),
                    options](const Ledger&) { return std::make_unique<File>(directory, options); },
-          .workers = 2};
+          .workers = kWorkers};
 }
 
-bool has_uring() { return uring_mover() != nullptr; }
+bool has_uring() { return uring_mover(1) != nullptr; }
 
 }  // namespace ebb

@@ -4,6 +4,6 @@
 
 namespace ebb {
 
-std::unique_ptr<FileMover> uring_mover() { return nullptr; }
+std::unique_ptr<FileMover> uring_mover(int) { return nullptr; }
 
 }  // namespace ebb

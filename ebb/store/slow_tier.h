@@ -16,9 +16,13 @@ struct SlowTier {
   std::string name;
   Bytes capacity = kUnlimited;
   // The medium of one run. Memory that it takes is charged to the ledger.
-  std::function<std::unique_ptr<Medium>(const Ledger& ledger)> open;
-  bool checksum = true;  // every item is checked when it is read
-  int workers = 1;       // transfers of one direction at a time
+  std::function<std::unique_ptr<Medium>(const Ledger& ledger)> open = nullptr;
+  // Every item is checked when it is read. false: for media that never lose bytes without an error.
+  bool checksum = true;
+  int workers = 1;  // transfers of one direction at a time
+  // Items of up to that many bytes that are not transformed are moved by put and get themselves:
+  // quicker than waking a thread.
+  Bytes at_once = 0;
 };
 
 // Host memory beside a smaller fast budget; copies run on threads of their own.

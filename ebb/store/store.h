@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store: items in slow tiers, put and got behind the caller's back. It queues transfers, runs
-// them on threads of its own, first come first served in each direction of each tier, and checks
-// what comes back. Plans, codecs and what the items mean are the caller's.
+// them on threads of its own, first come first served in each direction of each tier (items that
+// the tier moves at once overtake), and checks what comes back. Plans, codecs and what the items
+// mean are the caller's. One thread at a time calls a store.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +26,10 @@ using Transform = std::function<Bytes(std::span<const std::byte> from, std::span
 
 // What a tier needs to know before a run.
 struct TierNeeds {
-  Bytes peak = 0;     // the most bytes it holds at once
-  Bytes largest = 0;  // the largest item
-  Transform encode, decode;
+  Bytes peak = 0;         // the most bytes it holds at once
+  Bytes largest = 0;      // the largest item
+  std::size_t items = 0;  // the most items at once; more work too, but allocate as they come
+  Transform encode = nullptr, decode = nullptr;  // both or neither
 };
 
 class Store {
@@ -37,15 +39,16 @@ class Store {
   // An item in a tier.
   using Slot = std::int32_t;
 
-  // Opens the tiers and reserves what they need. `memory` is where items come from and go to.
-  // Throws Error(io), Error(out_of_budget).
+  // Opens the tiers and reserves what they need. `memory` is where items come from and go to. After
+  // that nothing is allocated within the needs, unless something goes wrong. Throws Error(io),
+  // Error(out_of_budget), and Error(invalid_argument) for tiers and needs that make no sense.
   Store(const std::vector<SlowTier>& tiers, const std::vector<TierNeeds>& needs,
         const Ledger& ledger, std::span<std::byte> memory);
   ~Store();  // waits for transfers under way
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // A place for an item of that size. Throws Error(out_of_budget) beyond the tier's needs.
+  // A place for an item of up to that size. Throws Error(out_of_budget) beyond the tier's needs.
   Slot add(int tier, Bytes bytes);
   // No transfer of the item may be under way.
   void drop(int tier, Slot slot);
@@ -53,10 +56,14 @@ class Store {
   // As many transfers are under way as may be: wait for one before the next put or get.
   bool full() const { return idle_.empty(); }
   // Both return at once. The item must stay where it is, and for put unchanged, until the ticket has
-  // been waited for.
-  Ticket put(int tier, Slot slot, std::span<const std::byte> item);
-  // Only after the put of that slot has been waited for.
-  Ticket get(int tier, Slot slot, std::span<std::byte> item);
+  // been waited for. An item larger than its slot, as it is or as the transform makes it, and a
+  // transfer too many are Error(invalid_argument). With `transform` false the tier's transforms are
+  // left out.
+  Ticket put(int tier, Slot slot, std::span<const std::byte> item, bool transform = true);
+  // Only after the put of that slot has been waited for. `item` may be larger than what was put: its
+  // first bytes are read. With another `transform` than put's one gets encoded bytes, or decodes what
+  // was put encoded. What was never put, or not with success, is Error(io) at the ticket.
+  Ticket get(int tier, Slot slot, std::span<std::byte> item, bool transform = true);
 
   struct Times {
     double start = 0, end = 0;  // seconds since the store was opened
@@ -81,7 +88,7 @@ class Store {
   std::vector<Ticket> idle_;
   double opened_ = 0;
 
-  Ticket start(int tier, Slot slot, std::span<std::byte> item, bool writes);
+  Ticket start(int tier, Slot slot, std::span<std::byte> item, bool writes, bool transform);
 };
 
 }  // namespace ebb

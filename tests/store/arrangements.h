@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of the store share: a folder that goes away, items, and every kind of tier.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <ostream>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/core/error.h"
+#include "ebb/store/file.h"
+#include "ebb/store/slow_tier.h"
+#include "ebb/store/store.h"
+
+namespace ebb::test {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string path = std::filesystem::temp_directory_path() / "ebb-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(path.data()), nullptr);
+    path_ = path;
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string path() const { return path_; }
+  bool empty() const { return std::filesystem::is_empty(path_); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+using Item = std::vector<std::byte>;
+
+inline Item random_item(std::mt19937& random, Bytes bytes) {
+  Item item(static_cast<std::size_t>(bytes));
+  for (std::size_t i = 0; i < item.size(); i += sizeof(unsigned)) {
+    const auto word = static_cast<unsigned>(random());
+    std::memcpy(&item[i], &word, std::min(sizeof word, item.size() - i));
+  }
+  return item;
+}
+
+// The code of the error that the call throws; a call without one is a failure.
+inline ErrorCode code_of(const std::function<void()>& call, std::string* text = nullptr) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (text != nullptr) *text = error.what();
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::cancelled;
+}
+
+// Makes some system calls go wrong while it lives.
+class PlantedCalls {
+ public:
+  PlantedCalls() : before_(file_calls()) {}
+  PlantedCalls(const PlantedCalls&) = delete;
+  PlantedCalls& operator=(const PlantedCalls&) = delete;
+  ~PlantedCalls() { file_calls() = before_; }
+  FileCalls& operator*() const { return file_calls(); }
+  FileCalls* operator->() const { return &file_calls(); }
+
+ private:
+  FileCalls before_;
+};
+
+struct Arrangement {
+  const char* name;
+  FileEngine engine = FileEngine::any;  // any: not a file
+  bool direct = false;
+
+  bool is_file() const { return engine != FileEngine::any; }
+  bool missing() const { return engine == FileEngine::uring && !has_uring(); }
+  SlowTier tier(const TempFolder& folder, Bytes capacity) const {
+    if (!is_file()) return memory_tier(capacity);
+    return file_tier(folder.path(), capacity, "disk", {.engine = engine, .direct = direct});
+  }
+};
+
+inline constexpr Arrangement kFiles[] = {
+    {"ThreadsDirect", FileEngine::threads, true},
+    {"ThreadsBuffered", FileEngine::threads, false},
+    {"UringDirect", FileEngine::uring, true},
+    {"UringBuffered", FileEngine::uring, false},
+};
+inline constexpr Arrangement kAll[] = {{"Memory"}, kFiles[0], kFiles[1], kFiles[2], kFiles[3]};
+
+inline std::string name_of(const ::testing::TestParamInfo<Arrangement>& info) {
+  return info.param.name;
+}
+inline std::ostream& operator<<(std::ostream& out, const Arrangement& arrangement) {
+  return out << arrangement.name;
+}
+
+// A test of one arrangement, skipped where the machine lacks it.
+class EveryTier : public ::testing::TestWithParam<Arrangement> {
+ protected:
+  void SetUp() override {
+    if (GetParam().missing()) GTEST_SKIP() << "io_uring is not in this build or not allowed here";
+  }
+  // A store of one tier.
+  Store open(const TierNeeds& needs) {
+    return {{GetParam().tier(folder_, needs.peak)}, {needs}, ledger_, {}};
+  }
+  const TempFolder& folder() const { return folder_; }
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  TempFolder folder_;
+  Ledger ledger_;
+};
+
+}  // namespace ebb::test
