@@ -2,9 +2,12 @@
 // The whole public interface of ebb.
 #pragma once
 
+#include "ebb/codec/codec.h"
+#include "ebb/codec/fields.h"
 #include "ebb/core/bytes.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
+#include "ebb/device/ledger.h"
 #include "ebb/plan/action.h"
 #include "ebb/plan/bound.h"
 #include "ebb/plan/chain.h"
@@ -14,3 +17,14 @@
 #include "ebb/plan/replay.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/plan/text.h"
+#include "ebb/run/function_step.h"
+#include "ebb/run/measured.h"
+#include "ebb/run/profile.h"
+#include "ebb/run/progress.h"
+#include "ebb/run/report.h"
+#include "ebb/run/run.h"
+#include "ebb/run/sequence.h"
+#include "ebb/run/step.h"
+#include "ebb/run/verify.h"
+#include "ebb/store/medium.h"
+#include "ebb/store/slow_tier.h"

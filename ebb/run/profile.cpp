@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/run/profile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "ebb/core/error.h"
+#include "ebb/device/buffer.h"
+#include "ebb/run/sizes.h"
+#include "ebb/store/store.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kLeastRepeats = 5;
+// Tapes beyond the caches, as in a real run.
+constexpr Bytes kTapesMeasured = Bytes{64} << 20;
+// One measurement should be this long at least, or clocks and chance weigh in.
+constexpr double kLongEnough = 2e-3;
+constexpr std::int64_t kMostSteps = 1 << 20;
+constexpr Bytes kSmallItem = kPage, kLargeItem = Bytes{1} << 20;
+constexpr Bytes kTierMeasured = Bytes{64} << 20;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const double start = now();
+  work();
+  return now() - start;
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// The state and everything that calls of a Step need.
+class Bench {
+ public:
+  Bench(Step& step, const Chain& chain, const ProfileOptions& options)
+      : step_(step), chain_(chain), options_(options) {
+    Bytes state = step.final_bytes(), tape = 0, adjoint = 1, scratch = 1;
+    for (std::int64_t i = 0; i < (chain.is_uniform() ? 1 : chain.steps()); ++i) {
+      const StepCost& cost = chain.at(i);
+      state = std::max(state, cost.state);
+      tape = std::max(tape, cost.tape);
+      adjoint = std::max(adjoint, cost.adjoint);
+      scratch = std::max(scratch, cost.scratch);
+    }
+    tape_ = tape;
+    const Ledger ledger = options.ledger.value_or(Ledger());
+    const Bytes free = ledger.limit() - ledger.live() - state - adjoint - scratch;
+    const Bytes allowed = std::max(tape, std::min(kTapesMeasured, free));
+    tapes_ = std::clamp<std::int64_t>(allowed / tape, 1, chain.is_uniform() ? chain.steps() : 1);
+    state_ = Buffer(ledger, "profile", state);
+    adjoint_ = Buffer(ledger, "profile", std::max(adjoint, state));
+    scratch_ = Buffer(ledger, "profile", scratch);
+    tape_memory_ = Buffer(ledger, "profile", tapes_ * tape);
+    reset();
+  }
+
+  std::int64_t tapes() const { return tapes_; }
+
+  void reset() {
+    std::memset(adjoint_.data(), 0, static_cast<std::size_t>(adjoint_.size()));
+    if (options_.initial.empty()) {
+      std::memset(state_.data(), 0, static_cast<std::size_t>(state_.size()));
+    } else {
+      std::memcpy(state_.data(), options_.initial.data(), options_.initial.size());
+    }
+  }
+  void advance(std::int64_t from, std::int64_t to) {
+    step_.advance({from, to, false}, state_.data(), scratch_.data());
+  }
+  void record(std::int64_t from, std::int64_t to) {
+    step_.record({from, to, false}, state_.data(), {tape_memory_.data(), tape_}, scratch_.data());
+  }
+  void reverse(std::int64_t from, std::int64_t to) {
+    step_.reverse(from, to, {tape_memory_.data(), tape_}, adjoint_.data(), scratch_.data());
+  }
+  void keep_state() { std::memcpy(adjoint_.data(), state_.data(), state_size()); }
+  void put_back() { std::memcpy(state_.data(), adjoint_.data(), state_size()); }
+
+ private:
+  std::size_t state_size() const { return static_cast<std::size_t>(state_.size()); }
+
+  Step& step_;
+  const Chain& chain_;
+  const ProfileOptions& options_;
+  Bytes tape_ = 0;
+  std::int64_t tapes_ = 0;
+  Buffer state_, adjoint_, scratch_, tape_memory_;
+};
+
+struct Costs {
+  StepCost step;
+  double call = 0;
+};
+
+// Steps alike: one call of one step against one call of many separates seconds per call from
+// seconds per step.
+Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& options) {
+  Bench bench(step, chain, options);
+  const double until = now() + options.step_seconds;
+  const auto repeat = [&](double share, const std::function<double()>& once) {
+    std::vector<double> times;
+    const double end = now() + share * options.step_seconds;
+    while (times.size() < kLeastRepeats || now() < std::min(end, until)) times.push_back(once());
+    return median(times);
+  };
+  const auto advance = [&](std::int64_t steps) {
+    bench.reset();
+    return seconds_of([&] { bench.advance(0, steps); });
+  };
+  const std::int64_t most = std::min(kMostSteps, chain.steps());
+  std::int64_t many = 1;
+  advance(1);
+  while (many < most && advance(many) < kLongEnough) many = std::min(most, 2 * many);
+
+  Costs costs;
+  const double one = repeat(0.2, [&] { return advance(1); });
+  const double all = many > 1 ? repeat(0.2, [&] { return advance(many); }) : one;
+  const double each = many > 1 ? (all - one) / static_cast<double>(many - 1) : one;
+  costs.step.forward = std::clamp(each, 0.0, all / static_cast<double>(many));
+  costs.call = std::max(0.0, one - costs.step.forward);
+
+  const std::int64_t taped = std::min(bench.tapes(), std::max(many, std::int64_t{1}));
+  const auto per_step = [&](double seconds) {
+    return std::max(0.0, seconds - costs.call) / static_cast<double>(taped);
+  };
+  std::vector<double> records, reverses;
+  while (records.size() < kLeastRepeats || now() < until) {
+    bench.reset();
+    records.push_back(seconds_of([&] { bench.record(0, taped); }));
+    reverses.push_back(seconds_of([&] { bench.reverse(0, taped); }));
+  }
+  costs.step.record = per_step(median(records));
+  costs.step.backward = per_step(median(reverses));
+  return costs;
+}
+
+// Steps that differ: each by itself. Those that the time does not suffice for get the mean.
+std::vector<StepCost> measure_each(Step& step, const Chain& chain, const ProfileOptions& options) {
+  Bench bench(step, chain, options);
+  std::vector<StepCost> costs;
+  const double until = now() + options.step_seconds;
+  StepCost sum{.forward = 0, .record = 0, .backward = 0};
+  for (std::int64_t i = 0; i < chain.steps(); ++i) {
+    StepCost cost = chain.at(i);
+    if (now() < until || costs.empty()) {
+      bench.keep_state();
+      bench.advance(i, i + 1);
+      bench.put_back();
+      cost.forward = seconds_of([&] { bench.advance(i, i + 1); });
+      bench.put_back();
+      cost.record = seconds_of([&] { bench.record(i, i + 1); });
+      bench.keep_state();
+      cost.backward = seconds_of([&] { bench.reverse(i, i + 1); });
+      sum.forward += cost.forward;
+      sum.record += cost.record;
+      sum.backward += cost.backward;
+    } else {
+      const auto count = static_cast<double>(i);
+      cost.forward = sum.forward / count;
+      cost.record = sum.record / count;
+      cost.backward = sum.backward / count;
+      sum.forward += cost.forward;
+      sum.record += cost.record;
+      sum.backward += cost.backward;
+    }
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+void check_bytes(const Step& step, std::int64_t index, const StepBytes& bytes) {
+  if (bytes.state < 1 || bytes.tape < 1 || bytes.adjoint < 0 || bytes.scratch < 0) {
+    fail(ErrorCode::invalid_argument, "run: step ", index, " says state ", bytes.state, ", tape ",
+         bytes.tape, ", adjoint ", bytes.adjoint, ", scratch ", bytes.scratch,
+         " bytes; states and tapes have 1 or more, the others 0 or more");
+  }
+  if (bytes.adjoint < std::max(bytes.state, step.after(index))) {
+    fail(ErrorCode::invalid_argument, "run: step ", index, " says an adjoint of ", bytes.adjoint,
+         " bytes; it must hold the gradient of the states before and after the step, ",
+         std::max(bytes.state, step.after(index)));
+  }
+  if (const Bytes in_tape = step.state_in_tape(index);
+      in_tape < 0 || in_tape > bytes.tape - step.after(index)) {
+    fail(ErrorCode::invalid_argument, "run: the tape of step ", index, " has ", bytes.tape,
+         " bytes, and the state after it, ", step.after(index), " bytes at ", in_tape,
+         ", is not in it");
+  }
+}
+
+}  // namespace
+
+Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds) {
+  if (steps == 0) return Chain::uniform(0, {});
+  Bytes largest = 0;
+  const std::int64_t looked_at = step.is_uniform() ? 1 : steps;
+  for (std::int64_t i = 0; i < looked_at; ++i) {
+    const StepBytes bytes = step.bytes(i);
+    check_bytes(step, i, bytes);
+    largest = std::max({largest, bytes.state, bytes.tape});
+  }
+  if (step.is_uniform() && step.final_bytes() > step.bytes(0).state) {
+    fail(ErrorCode::invalid_argument, "run: the final state has ", step.final_bytes(),
+         " bytes; where steps are alike it has at most ", step.bytes(0).state);
+  }
+  const Bytes grain = item_grain(largest, has_tiers);
+  const auto cost_of = [&](std::int64_t i) {
+    StepCost cost = seconds != nullptr ? seconds->at(i) : StepCost{};
+    const StepBytes bytes = step.bytes(i);
+    cost.state = rounded(bytes.state, grain);
+    cost.tape = rounded(bytes.tape, grain);
+    cost.adjoint = rounded(bytes.adjoint, grain);
+    cost.scratch = rounded(bytes.scratch, grain);
+    return cost;
+  };
+  const double call = seconds != nullptr ? seconds->call() : 0;
+  if (step.is_uniform()) return Chain::uniform(steps, cost_of(0), call);
+  std::vector<StepCost> costs;
+  costs.reserve(static_cast<std::size_t>(steps));
+  for (std::int64_t i = 0; i < steps; ++i) costs.push_back(cost_of(i));
+  return Chain::of(std::move(costs), call);
+}
+
+Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
+  const Ledger ledger = options.ledger.value_or(Ledger());
+  const Bytes free = ledger.limit() - ledger.live();
+  const Bytes allowed = std::min({tier.capacity, kTierMeasured, free});
+  const Bytes large = std::max<Bytes>(1, std::min(std::max(item, kLargeItem), allowed / 2));
+  const Bytes small = std::min(kSmallItem, large);
+  const Bytes count = std::clamp<Bytes>(allowed / large, 1, 8);
+  const Buffer memory(ledger, "profile", count * large);
+  TierNeeds needs;
+  needs.peak = count * large;
+  needs.largest = large;
+  needs.items = static_cast<std::size_t>(count);
+  Store store({tier}, {needs}, options.host_ledger.value_or(Ledger()),
+              memory.at(0, memory.size()));
+
+  struct Times {
+    double write = 0, read = 0, both = 0;
+  };
+  const auto measure = [&](Bytes bytes) {
+    std::vector<Store::Slot> slots;
+    for (Bytes i = 0; i < count; ++i) slots.push_back(store.add(0, bytes));
+    std::vector<Store::Ticket> tickets;
+    const auto finish = [&] {
+      for (const Store::Ticket ticket : tickets) store.wait(ticket);
+      tickets.clear();
+    };
+    const auto put = [&](Bytes i) {
+      const Store::Slot slot = slots[static_cast<std::size_t>(i)];
+      tickets.push_back(store.put(0, slot, memory.at(i * large, bytes)));
+    };
+    const auto get = [&](Bytes i) {
+      const Store::Slot slot = slots[static_cast<std::size_t>(i)];
+      tickets.push_back(store.get(0, slot, memory.at(i * large, bytes)));
+    };
+    std::vector<double> writes, reads, boths;
+    const double until = now() + options.tier_seconds / 2;
+    while (writes.size() < 3 || now() < until) {
+      writes.push_back(seconds_of([&] {
+        for (Bytes i = 0; i < count; ++i) put(i);
+        finish();
+      }));
+      reads.push_back(seconds_of([&] {
+        for (Bytes i = 0; i < count; ++i) get(i);
+        finish();
+      }));
+      boths.push_back(seconds_of([&] {
+        for (Bytes i = 0; i < count / 2; ++i) {
+          put(i);
+          get(count / 2 + i);
+        }
+        finish();
+      }));
+    }
+    for (const Store::Slot slot : slots) store.drop(0, slot);
+    const auto all = static_cast<double>(count);
+    const auto pairs = static_cast<double>(std::max<Bytes>(1, count / 2));
+    return Times{median(writes) / all, median(reads) / all, median(boths) / pairs};
+  };
+  const Times little = measure(small);
+  const Times much = measure(large);
+  Tier found;
+  found.name = tier.name;
+  found.capacity = tier.capacity;
+  const auto split = [&](double few, double many, double& rate, double& latency) {
+    const double bytes = static_cast<double>(large - small);
+    // More bytes that take no more time: all of it is latency.
+    if (large == small || many <= few) {
+      rate = static_cast<double>(large) / std::max(many, 1e-9);
+      latency = 0;
+      return;
+    }
+    rate = bytes / (many - few);
+    latency = std::max(0.0, few - static_cast<double>(small) / rate);
+  };
+  split(little.write, much.write, found.write_rate, found.write_latency);
+  split(little.read, much.read, found.read_rate, found.read_latency);
+  // Both directions at once take hardly longer than one of them, or they share a lane.
+  found.duplex = count < 2 || much.both < 0.75 * (much.write + much.read);
+  return found;
+}
+
+Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
+                const ProfileOptions& options) {
+  const bool unknown = step.steps() == Step::kUnknown;
+  const std::int64_t steps = unknown ? options.expected_steps : step.steps();
+  if (steps < 0) {
+    fail(ErrorCode::invalid_argument, "profile: ", steps, " steps; there must be 0 or more");
+  }
+  Profile found{chain_of(step, !tiers.empty(), steps, nullptr), {}};
+  if (steps > 0) {
+    const auto given = static_cast<Bytes>(options.initial.size());
+    if (given != 0 && given != step.bytes(0).state) {
+      fail(ErrorCode::invalid_argument, "profile: the initial state has ", given,
+           " bytes; the step says ", step.bytes(0).state);
+    }
+    step.begin();
+    if (found.chain.is_uniform()) {
+      const Costs costs = measure_alike(step, found.chain, options);
+      const Chain seconds = Chain::uniform(steps, costs.step, costs.call);
+      found.chain = chain_of(step, !tiers.empty(), steps, &seconds);
+    } else {
+      found.chain = Chain::of(measure_each(step, found.chain, options));
+    }
+    step.begin();
+  }
+  found.platform.fast = budget;
+  Bytes item = 1;
+  if (steps > 0) item = found.chain.typical().state;
+  for (const SlowTier& tier : tiers) {
+    found.platform.tiers.push_back(profile_tier(tier, item, options));
+  }
+  check_platform(found.platform);
+  return found;
+}
+
+}  // namespace ebb

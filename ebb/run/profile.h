@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures what a plan needs to know: how long a Step's calls take, how large its items are and how
+// fast the slow tiers really are. What is measured goes into a Chain and a Platform, which plans are
+// made from and which have a text form (plan/text.h).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/device/ledger.h"
+#include "ebb/plan/chain.h"
+#include "ebb/plan/platform.h"
+#include "ebb/run/step.h"
+#include "ebb/store/slow_tier.h"
+
+namespace ebb {
+
+struct ProfileOptions {
+  // The state to measure from; without one all zeros.
+  std::span<const std::byte> initial = {};
+  double step_seconds = 0.3;  // about, for the step
+  double tier_seconds = 0.3;  // about, for each tier
+  // Memory that is held while measuring is charged to these, where they are given: that of the step
+  // and of items under way, and that of slow tiers.
+  std::optional<Ledger> ledger = {};
+  std::optional<Ledger> host_ledger = {};
+  // What the chain of a Step of unknown length says.
+  std::int64_t expected_steps = 1000;
+};
+
+struct Profile {
+  Chain chain;
+  Platform platform;
+};
+
+// The bytes are those that a run with these tiers books: the Step's own, rounded up so that every
+// item is aligned. `budget` becomes platform.fast. The Step's begin is called before and after.
+// Throws Error(invalid_argument) for sizes that cannot be and for an initial state of another size,
+// Error(io) for a tier that does not work, Error(out_of_budget), and whatever the Step throws.
+Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
+                const ProfileOptions& options = {});
+
+// One tier, with items of that size.
+Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options = {});
+
+// The Step's sizes as a run books them, with `seconds` for the costs: all alike for uniform steps.
+Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds);
+
+}  // namespace ebb

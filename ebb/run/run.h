@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run: a plan executed. Hand it a Step and a budget for each memory and it gives exact gradients,
+// with states and tapes going to slow tiers behind the computation.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "ebb/device/ledger.h"
+#include "ebb/plan/chain.h"
+#include "ebb/plan/plan.h"
+#include "ebb/plan/platform.h"
+#include "ebb/run/profile.h"
+#include "ebb/run/progress.h"
+#include "ebb/run/report.h"
+#include "ebb/run/step.h"
+#include "ebb/store/slow_tier.h"
+
+namespace ebb {
+
+struct RunOptions {
+  // Bytes of fast memory that the run may hold.
+  Bytes budget = kUnlimited;
+  std::vector<SlowTier> tiers = {};  // nearest first
+
+  // How to plan; see PlanOptions. For a Step of unknown length "auto" is async with tiers and online
+  // without.
+  std::string strategy = "auto";
+  std::optional<std::int64_t> slots = {};
+  std::vector<std::int64_t> intervals = {};
+  std::optional<std::int64_t> period = {};
+  bool sync = false;
+  // A plan made by the caller for `chain` instead; it is replayed first.
+  std::optional<Plan> plan = {};
+
+  // What profile() found. Without them the step and the tiers are measured when the run is made.
+  // Only the chain's seconds are used: bytes are the Step's.
+  std::optional<Chain> chain = {};
+  std::optional<Platform> platform = {};
+  ProfileOptions profile = {};
+
+  // Codecs by their words (codec/codec.h, codec/fields.h). For tapes: of fixed size; a lossy one
+  // makes gradients approximate, and the report says by how much. For states: of fixed size; the
+  // forward restarts from them. For transfers: lossless ones that shorten what goes to slow tiers
+  // (zstd, lz4, events). A state codec and a transfer codec exclude each other.
+  std::string tape_codec = {};
+  std::string state_codec = {};
+  std::string transfer_codec = {};
+  // With a lossy codec: gradients are compared with exact ones over the first steps, before the
+  // first forward.
+  bool measure_codec_error = true;
+
+  // Shared with other runs: all of them together stay within it. Without one the run has its own,
+  // which the budget limits.
+  std::optional<Ledger> ledger = {};
+  // The same for the memory of slow tiers.
+  std::optional<Ledger> host_ledger = {};
+
+  std::function<void(const Progress&)> progress = {};
+  double progress_seconds = 0.1;  // at most so often
+  std::stop_token stop = {};      // ends forward or backward with Error(cancelled)
+  std::size_t trace_events = 0;   // how many the trace may hold; 0: no trace
+  // When transfers were slower or faster than the plan assumes by more than this factor, the report
+  // says so and the next forward plans anew with what was measured. 0: never plans anew.
+  double replan_factor = 2;
+};
+
+class Run {
+ public:
+  // Measures what was not given, plans and takes the memory. The Step must outlive the run. Throws
+  // Error(infeasible_budget) with the least budget that works, Error(invalid_argument) for options
+  // or a Step that cannot be, Error(out_of_budget) if a shared ledger refuses, Error(io) for tiers.
+  Run(Step& step, RunOptions options);
+  ~Run();
+  Run(Run&&) noexcept;
+  Run& operator=(Run&&) noexcept;
+
+  // Runs the steps from `initial`; `final` gets the state after the last. `initial` must stay as it
+  // is until backward returns. May be called again at any time: the run begins anew. After an
+  // exception too.
+  void forward(std::span<const std::byte> initial, std::span<std::byte> final);
+  // Once after each forward: from the gradient with respect to the final state to the one with
+  // respect to the initial state. Gradients of parameters and inputs are in the Step then.
+  void backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint);
+  // The same over arrays and vectors of numbers.
+  template <std::ranges::contiguous_range In, std::ranges::contiguous_range Out>
+  void forward(const In& initial, Out&& final) {
+    forward(std::span<const std::byte>(std::as_bytes(std::span(initial))),
+            std::span<std::byte>(std::as_writable_bytes(std::span(final))));
+  }
+  template <std::ranges::contiguous_range In, std::ranges::contiguous_range Out>
+  void backward(const In& adjoint, Out&& initial_adjoint) {
+    backward(std::span<const std::byte>(std::as_bytes(std::span(adjoint))),
+             std::span<std::byte>(std::as_writable_bytes(std::span(initial_adjoint))));
+  }
+
+  const Chain& chain() const;
+  const Platform& platform() const;
+  const Plan& plan() const;
+  // Of the last backward.
+  Report report() const;
+  // Of the last forward and backward; empty without trace_events.
+  std::string trace_json() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ebb

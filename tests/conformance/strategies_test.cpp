@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every strategy on every arrangement of tiers, on several Steps: the same bits as storing
+// everything, forwards and peaks as replay says. A new row of the table is walked without an edit
+// here.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ebb/core/error.h"
+#include "ebb/plan/strategies.h"
+#include "tests/conformance/walk.h"
+#include "tests/sanitized.h"
+
+namespace ebb::test {
+namespace {
+
+using Maker = std::unique_ptr<TestStep> (*)(std::int64_t);
+
+struct Arrangement {
+  std::string name;
+  std::vector<SlowTier> tiers;
+};
+
+std::vector<Arrangement> arrangements(const std::string& folder) {
+  const Bytes room = 64_MiB;
+  std::vector<Arrangement> all{
+      {"none", {}},
+      {"memory", {memory_tier(room)}},
+      {"file by threads",
+       {file_tier(folder, room, "disk", {.engine = FileEngine::threads, .direct = true})}},
+      {"memory and file", {memory_tier(room), file_tier(folder, room)}},
+  };
+  if (has_uring()) {
+    all.push_back({"file by io_uring",
+                   {file_tier(folder, room, "disk", {.engine = FileEngine::uring})}});
+  }
+  return all;
+}
+
+void expect_as_predicted(const Report& report) {
+  EXPECT_EQ(report.measured.advances, report.predicted.advances);
+  EXPECT_EQ(report.measured.records, report.predicted.records);
+  EXPECT_EQ(report.measured.actions, report.predicted.actions);
+  EXPECT_EQ(report.measured.peak, report.predicted.peak);
+  EXPECT_EQ(report.measured.extra_forwards, 0);
+  for (std::size_t k = 0; k < report.tiers.size(); ++k) {
+    EXPECT_EQ(report.measured.tiers[k].written.bytes, report.predicted.moved[k].written);
+    EXPECT_EQ(report.measured.tiers[k].read.bytes, report.predicted.moved[k].read);
+  }
+}
+
+// Runs `step` as the options say, twice with the same Run, and compares with `expected`.
+void check(TestStep& step, const RunOptions& options, const Results& expected) {
+  Run run(step, options);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(results_of(run, step) == expected) << "other bits than store_all";
+    const Report report = run.report();
+    expect_as_predicted(report);
+    EXPECT_EQ(step.forwards(), report.predicted.forwards);
+    if (step.is_uniform()) {
+      EXPECT_EQ(report.booked, report.predicted.peak[0]);
+    }
+    EXPECT_LE(report.booked, options.budget);
+  }
+}
+
+class Strategies : public testing::TestWithParam<std::string> {
+ protected:
+  std::int64_t runs_ = 0;
+};
+
+std::vector<Bytes> budgets(TestStep& step, RunOptions options, const std::string& strategy) {
+  options.strategy = "store_all";
+  const Run ample(step, options);
+  const std::optional<Bytes> least =
+      least_budget(ample.chain(), ample.platform(),
+                   {.strategy = strategy, .working = ample.plan().machine.working});
+  if (!least) return {};
+  const Bytes most = ample.plan().prediction.peak[0];
+  if (most <= *least) return {*least};
+  return {*least, *least + (most - *least) / 7, *least + (most - *least) / 2};
+}
+
+TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
+  const TemporaryFolder folder;
+  const std::string strategy = GetParam();
+  struct Size {
+    Maker make;
+    std::vector<std::int64_t> steps;
+  };
+  std::vector<Size> sizes{{small_step, {0, 1, 2, 3, 17, 200}},
+                          {gated_step, {1, 30}},
+                          {uneven_step, {1, 2, 12, 40}},
+                          {spiking_step, {60}}};
+  if (kSanitized) sizes = {{small_step, {0, 1, 17}}, {gated_step, {9}}, {uneven_step, {12}}};
+  for (const Size& size : sizes) {
+    for (const std::int64_t steps : size.steps) {
+      const auto step = size.make(steps);
+      const Results expected = stored_all(*step);
+      for (const Arrangement& arrangement : arrangements(folder.path())) {
+        RunOptions options = planned(*step, arrangement.tiers);
+        for (const Bytes budget : budgets(*step, options, strategy)) {
+          SCOPED_TRACE(step->name() + ", " + std::to_string(steps) + " steps, " + strategy + ", " +
+                       arrangement.name + ", " + std::to_string(budget) + " bytes");
+          options.strategy = strategy;
+          options.budget = budget;
+          try {
+            check(*step, options, expected);
+            ++runs_;
+          } catch (const Error& error) {
+            ADD_FAILURE() << error.what();
+          }
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+  // Every row works with at least one arrangement.
+  EXPECT_GE(runs_, kSanitized ? 8 : 20);
+  EXPECT_TRUE(folder.is_empty());
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const StrategyRow& row : strategies()) all.emplace_back(row.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Strategies, testing::ValuesIn(names()),
+                         [](const auto& row) { return row.param; });
+
+}  // namespace
+}  // namespace ebb::test

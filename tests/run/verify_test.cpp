@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/run/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ebb/run/function_step.h"
+#include "ebb/run/run.h"
+#include "tests/conformance/walk.h"
+#include "tests/message_of.h"
+
+namespace ebb::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Verify, GoodStepsGiveTheSameBits) {
+  for (const auto make : {small_step, gated_step, spiking_step, uneven_step}) {
+    const auto step = make(80);
+    RunOptions options = planned(*step, {memory_tier(1_MiB)});
+    options.budget = 400'000;
+    const std::vector<std::byte> initial = step->initial();
+    const Verification found = verify(*step, options, initial, 30);
+    EXPECT_TRUE(found.equal()) << found.text();
+    EXPECT_EQ(found.steps, 30);
+    EXPECT_GE(found.parts.size(), 3U);
+    EXPECT_THAT(found.text(), HasSubstr("the same bits"));
+  }
+}
+
+// A step that remembers how often it ran is not a function of its state: recomputing shows it.
+TEST(Verify, FindsStepsThatAreNoFunctions) {
+  std::int64_t ran = 0;
+  FunctionStep<double> step(
+      50, 2,
+      [&ran](std::int64_t, auto in, auto out) {
+        ++ran;
+        out[0] = in[0] + 1e-9 * static_cast<double>(ran);
+        out[1] = in[1] * out[0];
+      },
+      [](std::int64_t, auto before, auto after, auto adjoint) {
+        adjoint[0] += adjoint[1] * before[1];
+        adjoint[1] *= after[0];
+      });
+  RunOptions options;
+  options.chain = seconds_of(50);
+  options.strategy = "revolve";
+  options.budget = 1500;
+  const std::vector<double> initial{1, 1};
+  const Verification found = verify(step, options, std::as_bytes(std::span(initial)), 40);
+  EXPECT_FALSE(found.equal());
+  EXPECT_GT(found.relative(), 0);
+  EXPECT_LT(found.relative(), 1e-3);
+  EXPECT_THAT(found.text(), HasSubstr("initial adjoint: "));
+}
+
+TEST(Verify, BadInput) {
+  const auto step = endless_step(5);
+  EXPECT_THAT(message_of([&] { verify(*step, planned(*step), step->initial()); }),
+              HasSubstr("length is unknown"));
+  const auto small = small_step(5);
+  EXPECT_THAT(message_of([&] { verify(*small, planned(*small), small->initial(), -1); }),
+              HasSubstr("-1 steps"));
+  EXPECT_TRUE(verify(*small, planned(*small), small->initial(), 1000).equal());
+}
+
+TEST(GradientCheck, FindsRightAndWrongGradients) {
+  for (const auto make : {small_step, gated_step}) {
+    const auto step = make(12);
+    const std::vector<std::byte> initial = step->initial();
+    const GradientCheck found = gradient_check(*step, planned(*step), initial);
+    EXPECT_GE(found.lines.size(), 6U);
+    EXPECT_LT(found.largest_error(), step->name() == "small" ? 1e-8 : 2e-2) << found.text();
+  }
+  // The same with a factor that was forgotten.
+  FunctionStep<double> wrong(
+      10, 1, [](std::int64_t, auto in, auto out) { out[0] = std::sin(in[0]); },
+      [](std::int64_t, auto before, auto, auto adjoint) { adjoint[0] *= 0.99 * std::cos(before[0]); });
+  RunOptions options;
+  options.chain = seconds_of(10);
+  const std::vector<double> initial{0.7};
+  const GradientCheck found = gradient_check(wrong, options, std::as_bytes(std::span(initial)));
+  EXPECT_GT(found.largest_error(), 0.05);
+  EXPECT_THAT(found.text(), HasSubstr("initial.state[0]"));
+}
+
+TEST(GradientCheck, BadInput) {
+  const auto step = small_step(5);
+  EXPECT_THAT(message_of([&] {
+                gradient_check(*step, planned(*step), step->initial(), {}, {.elements = 0});
+              }),
+              HasSubstr("0 elements"));
+  const auto uneven = uneven_step(5);
+  EXPECT_NO_THROW(gradient_check(*uneven, planned(*uneven), uneven->initial()));
+}
+
+}  // namespace
+}  // namespace ebb::test
