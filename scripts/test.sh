@@ -32,10 +32,10 @@ preset() {
   ctest --preset "$1"
 }
 
-# No device code is tested without a GPU, so its tests are not built here.
+# No device code is tested without a GPU, so only the library is built here.
 cuda_compiles() {
   cmake --preset cuda
-  cmake --build --preset cuda --target ebb_cli
+  cmake --build --preset cuda --target ebb
 }
 
 run_tests() {

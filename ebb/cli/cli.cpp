@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/cli/bench_command.h"
 #include "ebb/cli/plan_command.h"
+#include "ebb/cli/probe_command.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
@@ -49,11 +51,22 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
   return near.empty() ? "" : "; did you mean " + near + "?";
 }
 
+// The subcommand that the words name, of any depth.
+const CLI::App& deepest(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : deepest(*parsed.front());
+}
+
+// "ebb bench async"
+std::string full_name(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app.get_name() : app.get_name() + " " + full_name(*parsed.front());
+}
+
 // One line for each way the words can fail to parse.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  const auto parsed = app.get_subcommands();
-  const CLI::App& asked = parsed.empty() ? app : *parsed.front();
-  const std::string command = parsed.empty() ? "ebb" : "ebb " + asked.get_name();
+  const CLI::App& asked = deepest(app);
+  const std::string command = full_name(app);
   const std::string help = "\nSee " + command + " --help.\n";
   const std::vector<std::string> extras = app.remaining(true);
   const bool nothing_to_do = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
@@ -62,7 +75,11 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     return command + ": unknown word '" + shown(extras.front()) + "'" +
            suggestion(asked, extras.front()) + help;
   }
-  if (nothing_to_do) return command + ": say what to do, such as ebb plan" + help;
+  if (nothing_to_do) {
+    const auto commands = asked.get_subcommands([](const CLI::App*) { return true; });
+    return command + ": say what to do, such as " + command + " " + commands.front()->get_name() +
+           help;
+  }
   const std::string what = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     return command + ": " + shown(what.substr(0, what.find(':'))) +
@@ -74,7 +91,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
 int run_parsed(const std::string& name, const Command& command, std::ostream& out,
                std::ostream& err) {
   try {
-    command(out);
+    command(out, err);
     if (out.flush()) return kDone;
     err << name << ": the output cannot be written\n";
   } catch (const Error& error) {
@@ -92,10 +109,20 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
   CLI::App app("ebb: backpropagation through time in the memory you have.", "ebb");
   app.set_version_flag("--version", std::string("ebb ") + version());
   app.require_subcommand(1);
-  CLI::App& plan = *app.add_subcommand(
-      "plan",
-      "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions");
-  const Command run_plan = declare_plan(plan);
+  struct Subcommand {
+    const CLI::App* app;
+    Command run;
+  };
+  std::vector<Subcommand> subcommands;
+  const auto add = [&](const char* name, const char* help, Command (*declare)(CLI::App&)) {
+    CLI::App& subcommand = *app.add_subcommand(name, help);
+    subcommands.push_back({&subcommand, declare(subcommand)});
+  };
+  add("plan",
+      "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions",
+      declare_plan);
+  add("probe", "Measure a step and the tiers of this machine, for plans", declare_probe);
+  add("bench", "Run a paper's experiment on this machine, predicted and measured", declare_bench);
   try {
     // CLI11 takes the words last first.
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
@@ -106,7 +133,9 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
     err << usage_message(app, error);
     return kBadUsage;
   }
-  return run_parsed("ebb plan", run_plan, out, err);
+  const CLI::App* const asked = app.get_subcommands().front();
+  const auto found = std::ranges::find(subcommands, asked, &Subcommand::app);
+  return run_parsed(full_name(app), found->run, out, err);
 }
 
 }  // namespace ebb

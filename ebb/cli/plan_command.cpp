@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ebb/cli/checkpoint_schedules.h"
+#include "ebb/cli/heading.h"
 #include "ebb/cli/picture.h"
 #include "ebb/cli/plan_request.h"
 #include "ebb/cli/plan_text.h"
@@ -37,24 +38,6 @@ Examples
   ebb plan --steps 500 --state 1MiB --tape 3MiB --sweep
   ebb plan --steps 50 --strategy revolve --slots 7 --format checkpoint_schedules
 )";
-
-// The options of one heading in the help text.
-class Heading {
- public:
-  Heading(CLI::App& app, const char* name) : app_(app), name_(name) {}
-
-  template <class Word>
-  CLI::Option* option(const char* name, Word& word, const char* type, const std::string& help) {
-    return app_.add_option(name, word, help)->group(name_)->type_name(type);
-  }
-  void flag(const char* name, bool& given, const char* help) {
-    app_.add_flag(name, given, help)->group(name_);
-  }
-
- private:
-  CLI::App& app_;
-  const char* name_;
-};
 
 void declare_chain(CLI::App& app, PlanWords& words) {
   Heading chain(app, "The chain");
@@ -85,13 +68,10 @@ void declare_memory(CLI::App& app, PlanWords& words) {
   for (const std::string& name : preset_names()) presets += (presets.empty() ? "" : ", ") + name;
   memory.option("--platform", words.platform, "FILE.json|PRESET",
                 "Fast memory and slow tiers from a file or a preset:\n" + presets);
-  memory
-      .option("--tier", words.tiers, "NAME:KEY=VALUE,...",
-              "A slow tier, after those of --platform, nearest first; repeat for\n"
-              "more. Keys: slots=K or capacity=BYTES; write=BYTES/s or write_time=s\n"
-              "(of one transfer); read or read_time; latency=s; duplex=no")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  memory.options("--tier", words.tiers, "NAME:KEY=VALUE,...",
+                 "A slow tier, after those of --platform, nearest first; repeat for\n"
+                 "more. Keys: slots=K or capacity=BYTES; write=BYTES/s or write_time=s\n"
+                 "(of one transfer); read or read_time; latency=s; duplex=no");
   memory.flag("--sync", words.sync, "No overlap: transfers and compute take turns");
 }
 
@@ -242,7 +222,7 @@ Command declare_plan(CLI::App& app) {
   declare_strategy(app, *words);
   declare_output(app, *words);
   app.footer(kFooter);
-  return [words](std::ostream& out) { answer(*words, out); };
+  return [words](std::ostream& out, std::ostream&) { answer(*words, out); };
 }
 
 }  // namespace ebb

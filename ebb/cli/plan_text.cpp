@@ -7,47 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/cli/layout.h"
 #include "ebb/cli/units.h"
 
 namespace ebb {
 namespace {
-
-constexpr std::size_t kLabelWidth = 14;
-
-// Lines of "label  text", the label only where it changes.
-class Lines {
- public:
-  explicit Lines(std::ostream& out) : out_(out) {}
-
-  void add(std::string_view label, const std::string& text) {
-    std::string line = "  " + std::string(label == last_ ? "" : label);
-    line.resize(kLabelWidth + 2, ' ');
-    out_ << line << text << '\n';
-    last_ = label;
-  }
-
- private:
-  std::ostream& out_;
-  std::string last_;
-};
-
-// Columns padded to their widest cell.
-void write_table(const std::vector<std::vector<std::string>>& rows, std::ostream& out) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      std::string cell = row[i];
-      cell.resize(widths[i], ' ');
-      line += "  " + cell;
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out << line << '\n';
-  }
-}
 
 const StrategyRow* row_of(std::string_view name) {
   for (const StrategyRow& row : strategies()) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of --tier: a slow memory in one word.
+// The value of --tier: a slow memory in one word. For `ebb plan` on paper, by its speeds; for commands
+// that measure a real one, by what it is.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "ebb/core/bytes.h"
 #include "ebb/plan/platform.h"
+#include "ebb/store/slow_tier.h"
 
 namespace ebb {
 
@@ -26,5 +31,26 @@ struct TierOption {
 // capacity, no time, duplex=yes. NAME is made of letters, digits, '_', '-' and
 // '.'. Throws Error(invalid_argument) that names the part, its value and what is allowed.
 TierOption parse_tier(std::string_view word);
+
+// A tier of this machine.
+struct RealTier {
+  enum class Kind { memory, file, null };
+  SlowTier tier;
+  Kind kind = Kind::null;
+  std::string directory;  // of a file
+  FileOptions options;
+};
+
+// NAME:memory | NAME:file=DIRECTORY | NAME:null, with ,capacity=BYTES and, for a file,
+// ,engine=uring|threads|any and ,direct=yes|no. Left out: the capacity is what is free there now,
+// no limit for null; engine any; direct yes. A directory has no comma in its name; whether it exists
+// is found by opening the tier. Throws Error(invalid_argument) like parse_tier.
+RealTier parse_real_tier(std::string_view word);
+// Several, with different names.
+std::vector<RealTier> parse_real_tiers(std::span<const std::string> words);
+std::vector<SlowTier> slow_tiers(std::span<const RealTier> tiers);
+
+// The word for a file in the directory for temporary files: "disk:file=/tmp".
+std::string temporary_tier();
 
 }  // namespace ebb

@@ -308,8 +308,8 @@ Bytes least_store_all(const Problem& p) {
   const Bytes tapes = p.chain.tape_bytes(0, n) - (p.machine.working ? p.chain.at(n - 1).tape : 0);
   if (p.machine.working) return add_bytes(tapes, *p.machine.working);
   // Recording passes every state with the last step's adjoint; reversing has no live state.
-  least = add_bytes(tapes,
-                    add_bytes(p.step.live_bytes(), add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
+  least = add_bytes(
+      tapes, add_bytes(p.step.live_bytes(), add_bytes(p.chain.at(n - 1).adjoint, p.step.scratch)));
   Bytes held = 0;
   for (std::int64_t i = 0; i < (p.chain.is_uniform() ? 1 : n); ++i) {
     held = add_bytes(held, p.chain.at(i).tape);

@@ -14,8 +14,9 @@ namespace ebb {
 namespace {
 
 StepCost step_from(const Json& value, const std::string& path) {
-  const JsonObject object(value, path,
-                          {"forward", "record", "backward", "state", "tape", "adjoint", "scratch", "live"});
+  const JsonObject object(
+      value, path,
+      {"forward", "record", "backward", "state", "tape", "adjoint", "scratch", "live"});
   StepCost step;
   step.forward = object.number("forward", 1);
   step.record = object.number("record", step.forward);
@@ -30,8 +31,8 @@ StepCost step_from(const Json& value, const std::string& path) {
 
 Json json_of(const StepCost& step) {
   Json json = {{"forward", step.forward}, {"record", step.record}, {"backward", step.backward},
-          {"state", step.state},     {"tape", step.tape},     {"adjoint", step.adjoint},
-          {"scratch", step.scratch}};
+               {"state", step.state},     {"tape", step.tape},     {"adjoint", step.adjoint},
+               {"scratch", step.scratch}};
   if (step.live > step.state) json["live"] = step.live;
   return json;
 }

@@ -18,8 +18,8 @@ CodedStep::CodedStep(Step& inner, std::string_view words) : inner_(inner) {
     fail(ErrorCode::invalid_argument, "run: tape codec '", words,
          "': the Step says nothing of its tape's fields; give it tape_fields()");
   }
-  codec_ = std::make_unique<FieldCodec>(words, std::move(fields), raw_.tape,
-                                        inner.state_in_tape(0), inner.after(0));
+  codec_ = std::make_unique<FieldCodec>(words, std::move(fields), raw_.tape, inner.state_in_tape(0),
+                                        inner.after(0));
 }
 
 StepBytes CodedStep::bytes(std::int64_t) const {

@@ -302,9 +302,8 @@ void Executor::save(const Copy& action) {
 
   Source source{.holder = from, .kept = true};
   if (is_state && !action.from.is_slow()) source = source_of(action.from, action.step);
-  Holding& arrives = to.item == Item::tape && to.place == Place::fast
-                         ? held_.tape_holding(to.step)
-                         : *held_.find(to);
+  Holding& arrives = to.item == Item::tape && to.place == Place::fast ? held_.tape_holding(to.step)
+                                                                      : *held_.find(to);
   if (action.from != Place::work && !whole(source.holder)) {
     arrives.broken = true;
     return;
@@ -315,8 +314,8 @@ void Executor::save(const Copy& action) {
   }
   const bool transform = transforms(action.item, source.kept);
   if (action.from.is_slow()) {
-    std::byte* const item = is_state ? held_.bytes_of(arrives)
-                                     : held_.tapes_up_to(action.step, action.step).tapes.data;
+    std::byte* const item =
+        is_state ? held_.bytes_of(arrives) : held_.tapes_up_to(action.step, action.step).tapes.data;
     held_.get(from, to, span(item, bytes), transform);
   } else if (!is_state) {
     const std::byte* const item = held_.tapes_up_to(action.step, action.step).tapes.data;

@@ -84,8 +84,7 @@ class Executor {
   void into_item(const Source& source, std::int64_t step, std::byte* item);
   std::span<std::byte> live_span(std::int64_t step) const;
   bool transforms(Item item, bool kept) const {
-    return setup_.transforms_all ||
-           (item == Item::state && setup_.state_codec != nullptr && !kept);
+    return setup_.transforms_all || (item == Item::state && setup_.state_codec != nullptr && !kept);
   }
 
   // Recovery (recovery.cpp).

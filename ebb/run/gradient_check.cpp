@@ -72,7 +72,9 @@ class Check {
       const auto offset = static_cast<std::size_t>(field.offset);
       const auto bytes = static_cast<std::size_t>(field.bytes);
       const auto gradient = std::span(initial_adjoint).subspan(offset, bytes);
-      add({"initial." + field.name, field.element, std::span(initial_).subspan(offset, bytes),
+      add({"initial." + field.name,
+           field.element,
+           std::span(initial_).subspan(offset, bytes),
            {gradient.begin(), gradient.end()}});
     }
     const std::vector<Field> parameters = step_.parameters();
@@ -86,7 +88,9 @@ class Check {
         fail(ErrorCode::invalid_argument, "gradient_check: parameter '", parameters[i].name,
              "' has ", parameters[i].bytes.size(), " bytes, its gradient ", found[i].bytes.size());
       }
-      add({parameters[i].name, parameters[i].element, parameters[i].bytes,
+      add({parameters[i].name,
+           parameters[i].element,
+           parameters[i].bytes,
            {found[i].bytes.begin(), found[i].bytes.end()}});
     }
     if (variables_.empty()) {
@@ -144,8 +148,7 @@ class Check {
 }  // namespace
 
 GradientCheck gradient_check(Step& step, const RunOptions& options,
-                             std::span<const std::byte> initial,
-                             std::span<const std::byte> adjoint,
+                             std::span<const std::byte> initial, std::span<const std::byte> adjoint,
                              const GradientCheckOptions& check) {
   if (check.elements < 1 || !(check.width >= 0)) {
     fail(ErrorCode::invalid_argument, "gradient_check: ", check.elements, " elements of width ",

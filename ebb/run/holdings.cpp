@@ -26,8 +26,8 @@ Holdings::Holdings(const HoldingsSetup& setup)
                std::memmove(memory_.data() + to, memory_.data() + from,
                             static_cast<std::size_t>(bytes));
              }),
-      store_(std::make_unique<Store>(setup.tiers, setup.needs, setup.host,
-                                     memory_.at(0, setup.fast))),
+      store_(
+          std::make_unique<Store>(setup.tiers, setup.needs, setup.host, memory_.at(0, setup.fast))),
       states_(1 + setup.tiers.size()),
       tapes_(1 + setup.tiers.size()),
       traffic_(setup.tiers.size()) {
@@ -273,8 +273,7 @@ void Holdings::count(const Move& move, const Store::Times& times) {
   (slow.item == Item::state ? direction.states : direction.tapes) += 1;
   direction.bytes += move.bytes;
   direction.stored += times.bytes;
-  direction.busy_seconds +=
-      std::max(0.0, times.end - std::max(times.start, direction.busy_until));
+  direction.busy_seconds += std::max(0.0, times.end - std::max(times.start, direction.busy_until));
   direction.busy_until = std::max(direction.busy_until, times.end);
   if (setup_.trace == nullptr) return;
   setup_.trace->add({.kind = move.writes ? TraceEvent::Kind::write : TraceEvent::Kind::read,
@@ -320,8 +319,7 @@ bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool trans
   move.source = from;
   move.bytes = static_cast<Bytes>(bytes.size());
   try {
-    count(move,
-          store_->wait(store_->get(from.place.tier(), source.slot, bytes, transform)));
+    count(move, store_->wait(store_->get(from.place.tier(), source.slot, bytes, transform)));
     return true;
   } catch (const std::exception& error) {
     source.broken = true;

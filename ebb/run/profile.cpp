@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "ebb/core/error.h"
 #include "ebb/device/buffer.h"
@@ -231,84 +232,82 @@ Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain
   return Chain::of(std::move(costs), call);
 }
 
-Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
-  const Ledger ledger = options.ledger.value_or(Ledger());
-  const Bytes free = ledger.limit() - ledger.live();
-  const Bytes allowed = std::min({tier.capacity, kTierMeasured, free});
-  const Bytes large = std::max<Bytes>(1, std::min(std::max(item, kLargeItem), allowed / 2));
-  const Bytes small = std::min(kSmallItem, large);
-  const Bytes count = std::clamp<Bytes>(allowed / large, 1, 8);
-  const Buffer memory(ledger, "profile", count * large);
-  TierNeeds needs;
-  needs.peak = count * large;
-  needs.largest = large;
-  needs.items = static_cast<std::size_t>(count);
-  Store store({tier}, {needs}, options.host_ledger.value_or(Ledger()),
-              memory.at(0, memory.size()));
+namespace {
+
+// Transfers of one tier, one at a time: as most plans make them, with steps between.
+class TierBench {
+ public:
+  TierBench(const SlowTier& tier, Bytes large, const ProfileOptions& options)
+      : large_(large),
+        memory_(options.ledger.value_or(Ledger()), "profile", 2 * large),
+        store_({tier},
+               {{.peak = 2 * large, .largest = large, .items = 2, .encode = {}, .decode = {}}},
+               options.host_ledger.value_or(Ledger()), memory_.at(0, 2 * large)),
+        seconds_(options.tier_seconds / 2) {}
 
   struct Times {
-    double write = 0, read = 0, both = 0;
+    double write = 0, read = 0, both = 0;  // seconds, of items of one size
   };
-  const auto measure = [&](Bytes bytes) {
-    std::vector<Store::Slot> slots;
-    for (Bytes i = 0; i < count; ++i) slots.push_back(store.add(0, bytes));
-    std::vector<Store::Ticket> tickets;
-    const auto finish = [&] {
-      for (const Store::Ticket ticket : tickets) store.wait(ticket);
-      tickets.clear();
+  Times measure(Bytes bytes) {
+    const Store::Slot first = store_.add(0, bytes), second = store_.add(0, bytes);
+    const auto put = [&](Store::Slot slot) {
+      return store_.put(0, slot, memory_.at(slot == first ? 0 : large_, bytes));
     };
-    const auto put = [&](Bytes i) {
-      const Store::Slot slot = slots[static_cast<std::size_t>(i)];
-      tickets.push_back(store.put(0, slot, memory.at(i * large, bytes)));
+    const auto get = [&](Store::Slot slot) {
+      return store_.get(0, slot, memory_.at(slot == first ? 0 : large_, bytes));
     };
-    const auto get = [&](Bytes i) {
-      const Store::Slot slot = slots[static_cast<std::size_t>(i)];
-      tickets.push_back(store.get(0, slot, memory.at(i * large, bytes)));
-    };
+    store_.wait(put(second));
     std::vector<double> writes, reads, boths;
-    const double until = now() + options.tier_seconds / 2;
-    while (writes.size() < 3 || now() < until) {
-      writes.push_back(seconds_of([&] {
-        for (Bytes i = 0; i < count; ++i) put(i);
-        finish();
-      }));
-      reads.push_back(seconds_of([&] {
-        for (Bytes i = 0; i < count; ++i) get(i);
-        finish();
-      }));
+    const double until = now() + seconds_;
+    while (writes.size() < kLeastRepeats || now() < until) {
+      writes.push_back(seconds_of([&] { store_.wait(put(first)); }));
+      reads.push_back(seconds_of([&] { store_.wait(get(second)); }));
       boths.push_back(seconds_of([&] {
-        for (Bytes i = 0; i < count / 2; ++i) {
-          put(i);
-          get(count / 2 + i);
-        }
-        finish();
+        const Store::Ticket out = put(first);
+        store_.wait(get(second));
+        store_.wait(out);
       }));
     }
-    for (const Store::Slot slot : slots) store.drop(0, slot);
-    const auto all = static_cast<double>(count);
-    const auto pairs = static_cast<double>(std::max<Bytes>(1, count / 2));
-    return Times{median(writes) / all, median(reads) / all, median(boths) / pairs};
-  };
-  const Times little = measure(small);
-  const Times much = measure(large);
+    store_.drop(0, first);
+    store_.drop(0, second);
+    return {median(writes), median(reads), median(boths)};
+  }
+
+ private:
+  Bytes large_;
+  Buffer memory_;
+  Store store_;
+  double seconds_;
+};
+
+// What latency and rate explain the seconds of a small and of a large item.
+void split(double little, double much, Bytes small, Bytes large, double& rate, double& latency) {
+  if (much <= little || large == small) {
+    // More bytes that take no more time: all of it is latency.
+    latency = much;
+    rate = std::numeric_limits<double>::infinity();
+    return;
+  }
+  rate = static_cast<double>(large - small) / (much - little);
+  latency = std::max(0.0, little - static_cast<double>(small) / rate);
+}
+
+}  // namespace
+
+Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
+  const Ledger ledger = options.ledger.value_or(Ledger());
+  const Bytes allowed = std::min({tier.capacity, ledger.limit() - ledger.live(), kTierMeasured});
+  const Bytes large = std::max<Bytes>(1, std::min(std::max(item, kLargeItem), allowed / 2));
+  const Bytes small = std::min(kSmallItem, large);
+  TierBench bench(tier, large, options);
+  const TierBench::Times little = bench.measure(small), much = bench.measure(large);
   Tier found;
   found.name = tier.name;
   found.capacity = tier.capacity;
-  const auto split = [&](double few, double many, double& rate, double& latency) {
-    const double bytes = static_cast<double>(large - small);
-    // More bytes that take no more time: all of it is latency.
-    if (large == small || many <= few) {
-      rate = static_cast<double>(large) / std::max(many, 1e-9);
-      latency = 0;
-      return;
-    }
-    rate = bytes / (many - few);
-    latency = std::max(0.0, few - static_cast<double>(small) / rate);
-  };
-  split(little.write, much.write, found.write_rate, found.write_latency);
-  split(little.read, much.read, found.read_rate, found.read_latency);
+  split(little.write, much.write, small, large, found.write_rate, found.write_latency);
+  split(little.read, much.read, small, large, found.read_rate, found.read_latency);
   // Both directions at once take hardly longer than one of them, or they share a lane.
-  found.duplex = count < 2 || much.both < 0.75 * (much.write + much.read);
+  found.duplex = much.both < 0.75 * (much.write + much.read);
   return found;
 }
 

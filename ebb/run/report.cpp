@@ -60,7 +60,8 @@ Json json_of(const Verification& found) {
 std::string Report::brief() const {
   std::ostringstream text;
   text << strategy << ", " << measured.steps << " steps: " << measured.forwards() << " forwards";
-  if (measured.forwards() != predicted.forwards) text << " (predicted " << predicted.forwards << ")";
+  if (measured.forwards() != predicted.forwards)
+    text << " (predicted " << predicted.forwards << ")";
   if (measured.extra_forwards > 0) text << " + " << measured.extra_forwards << " to make good";
   text << " in " << seconds_text(measured.seconds) << " (predicted "
        << seconds_text(predicted.seconds) << "), ";
@@ -102,8 +103,8 @@ std::string Report::full() const {
     row(text, "read from " + tiers[k], format_bytes(predicted.moved[k].read),
         format_bytes(measured.tiers[k].read.bytes));
   }
-  text << "  fast memory: " << format_bytes(booked) << " booked of " << format_bytes(budget)
-       << "; " << measured.states_kept << " states and " << measured.tapes_kept
+  text << "  fast memory: " << format_bytes(booked) << " booked of " << format_bytes(budget) << "; "
+       << measured.states_kept << " states and " << measured.tapes_kept
        << " tapes were kept there\n";
   for (std::size_t k = 0; k < measured.tiers.size(); ++k) {
     const TierTraffic& tier = measured.tiers[k];
@@ -139,10 +140,10 @@ std::string Report::json() const {
                                              {"measured", measured.peak[p]}};
   }
   for (std::size_t k = 0; k < measured.tiers.size(); ++k) {
-    moved[tiers[k]] = {{"predicted",
-                        {{"written", predicted.moved[k].written}, {"read", predicted.moved[k].read}}},
-                       {"written", json_of(measured.tiers[k].written)},
-                       {"read", json_of(measured.tiers[k].read)}};
+    moved[tiers[k]] = {
+        {"predicted", {{"written", predicted.moved[k].written}, {"read", predicted.moved[k].read}}},
+        {"written", json_of(measured.tiers[k].written)},
+        {"read", json_of(measured.tiers[k].read)}};
   }
   const auto pair = [](const auto& before, const auto& after) {
     return Json{{"predicted", before}, {"measured", after}};

@@ -136,8 +136,7 @@ struct Run::State {
   void keep_states_encoded(bool has_tiers) {
     StepCost cost = chain.at(0);
     cost.live = cost.state;
-    cost.state =
-        rounded(state_codec->encoded_bytes(), item_grain(cost.tape, has_tiers));
+    cost.state = rounded(state_codec->encoded_bytes(), item_grain(cost.tape, has_tiers));
     chain = Chain::uniform(chain.steps(), cost, chain.call());
   }
 
@@ -306,7 +305,8 @@ struct Run::State {
     const auto items = static_cast<double>(traffic.states + traffic.tapes);
     const double assumed = latency * items + static_cast<double>(traffic.bytes) / rate;
     const double seconds = executor->measured().seconds;
-    if (factor == 0 || items < 4 || std::max(assumed, traffic.busy_seconds) < kTierMatters * seconds) {
+    if (factor == 0 || items < 4 ||
+        std::max(assumed, traffic.busy_seconds) < kTierMatters * seconds) {
       return;
     }
     const double ratio = traffic.busy_seconds / std::max(assumed, 1e-12);
@@ -383,8 +383,7 @@ Report Run::report() const {
   report.codec_error = s.codec_error;
   report.remarks = s.remarks;
   if (s.unknown() && report.measured.steps > 0) {
-    const Chain found =
-        Chain::uniform(report.measured.steps, s.chain.at(0), s.chain.call());
+    const Chain found = Chain::uniform(report.measured.steps, s.chain.at(0), s.chain.call());
     const auto cursor = s.plan->cursor();
     report.predicted = replay(found, s.plan->machine, *cursor, {.length_unknown = true});
   }

@@ -25,7 +25,8 @@ class Sequence {
   // Row after row. Throws Error(invalid_argument) if `all` is no whole number of rows.
   Sequence(std::span<Number> all, std::size_t width) : all_(all), width_(width) {
     if (width == 0 || all.size() % width != 0) {
-      fail(ErrorCode::invalid_argument, "Sequence: ", all.size(), " numbers are no rows of ", width);
+      fail(ErrorCode::invalid_argument, "Sequence: ", all.size(), " numbers are no rows of ",
+           width);
     }
   }
   Sequence(std::size_t width, Rows rows) : width_(width), rows_(std::move(rows)) {}

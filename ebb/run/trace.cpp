@@ -26,8 +26,8 @@ int lane(const TraceEvent& event) {
 }
 
 Json lane_name(int id, const std::string& name) {
-  return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", id},
-          {"args", {{"name", name}}}};
+  return {
+      {"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", id}, {"args", {{"name", name}}}};
 }
 
 }  // namespace
@@ -48,8 +48,8 @@ std::string Trace::json(const std::vector<std::string>& tiers) const {
       args["to"] = event.to;
     }
     if (event.kind == TraceEvent::Kind::write || event.kind == TraceEvent::Kind::read) {
-      args = {{"item", event.tape ? "tape" : "state"}, {"step", event.from},
-              {"bytes", event.bytes}};
+      args = {
+          {"item", event.tape ? "tape" : "state"}, {"step", event.from}, {"bytes", event.bytes}};
     }
     events.push_back({{"name", kNames[static_cast<std::size_t>(event.kind)]},
                       {"ph", "X"},
@@ -59,7 +59,8 @@ std::string Trace::json(const std::vector<std::string>& tiers) const {
                       {"dur", (event.end - event.start) * 1e6},
                       {"args", args}});
   }
-  const Json whole = {{"traceEvents", events}, {"displayTimeUnit", "ms"},
+  const Json whole = {{"traceEvents", events},
+                      {"displayTimeUnit", "ms"},
                       {"otherData", {{"events_left_out", lost_}}}};
   return whole.dump();
 }

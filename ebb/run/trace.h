@@ -13,9 +13,9 @@ namespace ebb {
 struct TraceEvent {
   enum class Kind : std::uint8_t { advance, record, reverse, recover, wait, write, read };
   Kind kind = Kind::advance;
-  std::int8_t tier = -1;      // of write and read
-  bool tape = false;          // of write and read: else a state
-  double start = 0, end = 0;  // seconds since the run was made
+  std::int8_t tier = -1;          // of write and read
+  bool tape = false;              // of write and read: else a state
+  double start = 0, end = 0;      // seconds since the run was made
   std::int64_t from = 0, to = 0;  // steps
   Bytes bytes = 0;                // of write and read
 };

@@ -24,13 +24,14 @@ inline Outcome run(const std::vector<std::string>& args) {
   return {code, out.str(), err.str()};
 }
 
-// `ebb plan` with words separated by spaces.
-inline Outcome plan(const std::string& words) {
-  std::vector<std::string> args = {"plan"};
-  std::istringstream text(words);
+// `ebb name words`, all of them separated by spaces.
+inline Outcome command(const std::string& name, const std::string& words) {
+  std::vector<std::string> args;
+  std::istringstream text(name + " " + words);
   for (std::string word; text >> word;) args.push_back(word);
   return run(args);
 }
+inline Outcome plan(const std::string& words) { return command("plan", words); }
 
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

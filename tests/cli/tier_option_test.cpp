@@ -69,6 +69,8 @@ TEST(TierOption, SaysWhatIsWrong) {
       {"disk:latency=-1", "latency is '-1'"},
       {"disk:latency=1e30", "latency is '1e30'"},
       {"disk:capacity=9223372036854775808", "capacity is '9223372036854775808'"},
+      {"disk:file=/tmp", "file is for tiers of this machine"},
+      {"disk:memory", "memory is for tiers of this machine"},
       {"disk:duplex=maybe", "duplex is 'maybe'; it must be yes or no"},
   };
   for (const auto& [word, expected] : cases) {
@@ -80,6 +82,33 @@ TEST(TierOption, SaysWhatIsWrong) {
       EXPECT_THAT(error.what(), HasSubstr(expected));
     }
   }
+}
+
+TEST(RealTier, IsNamedByWhatItIs) {
+  const RealTier disk = parse_real_tier("disk:file=/a:b=c,capacity=4GiB,engine=threads,direct=no");
+  EXPECT_EQ(disk.kind, RealTier::Kind::file);
+  EXPECT_EQ(disk.directory, "/a:b=c");
+  EXPECT_EQ(disk.tier.name, "disk");
+  EXPECT_EQ(disk.tier.capacity, 4_GiB);
+  EXPECT_EQ(disk.options.engine, FileEngine::threads);
+  EXPECT_FALSE(disk.options.direct);
+
+  const RealTier ram = parse_real_tier("ram:capacity=3MiB,memory");
+  EXPECT_EQ(ram.kind, RealTier::Kind::memory);
+  EXPECT_EQ(ram.tier.capacity, 3_MiB);
+  const RealTier free = parse_real_tier("free:null");
+  EXPECT_EQ(free.kind, RealTier::Kind::null);
+  EXPECT_EQ(free.tier.capacity, kUnlimited);
+}
+
+TEST(RealTier, HasTheRoomThatIsFree) {
+  const RealTier disk = parse_real_tier(temporary_tier());
+  EXPECT_EQ(disk.options.engine, FileEngine::any);
+  EXPECT_TRUE(disk.options.direct);
+  EXPECT_GT(disk.tier.capacity, 0);
+  EXPECT_LT(disk.tier.capacity, kUnlimited);
+  EXPECT_GT(parse_real_tier("ram:memory").tier.capacity, 0);
+  EXPECT_EQ(parse_real_tier("disk:file=/no/such/place").tier.capacity, kUnlimited);
 }
 
 }  // namespace

@@ -140,8 +140,8 @@ ssize_t faulty_pread(int fd, void* data, std::size_t bytes, off_t at) {
   const ssize_t said = answer(kind, bytes);
   if (said < 0) return said;
   const ssize_t got = ::pread(fd, data, said > 0 ? static_cast<std::size_t>(said) : bytes, at);
-  if (kind == Faults::flips && got > 0) flip(static_cast<std::byte*>(data),
-                                             static_cast<std::size_t>(got));
+  if (kind == Faults::flips && got > 0)
+    flip(static_cast<std::byte*>(data), static_cast<std::size_t>(got));
   return got;
 }
 
@@ -180,7 +180,7 @@ class FaultyCalls {
 };
 
 // Of each kind, that faults really struck.
-constexpr std::int64_t kCases = kSanitized ? 40 : 350;
+constexpr std::int64_t kCases = kSanitized ? 15 : 350;
 
 struct Tally {
   std::int64_t cases = 0, struck = 0, made_good = 0, refused = 0;
@@ -189,10 +189,10 @@ struct Tally {
 // One random run with faults, then the same Run without.
 void try_case(Random& random, const std::vector<SlowTier>& tiers, Tally& tally) {
   constexpr std::array makers{small_step, gated_step, spiking_step, uneven_step};
-  constexpr std::array strategies{"async", "pofo",   "disk_revolve", "h_revolve", "single_remote",
-                                  "auto",  "double", "periodic_disk"};
-  const auto step = makers[static_cast<std::size_t>(draw(random, 0, makers.size() - 1))](
-      draw(random, 2, 60));
+  constexpr std::array strategies{"async",         "pofo", "disk_revolve", "h_revolve",
+                                  "single_remote", "auto", "double",       "periodic_disk"};
+  const auto step =
+      makers[static_cast<std::size_t>(draw(random, 0, makers.size() - 1))](draw(random, 2, 60));
   RunOptions options = planned(*step, tiers);
   options.strategy = strategies[static_cast<std::size_t>(draw(random, 0, strategies.size() - 1))];
   const Results expected = stored_all(*step);
@@ -204,14 +204,14 @@ void try_case(Random& random, const std::vector<SlowTier>& tiers, Tally& tally) 
   {
     const Run measured(*step, ample);
     most = measured.plan().prediction.peak[0];
-    least = least_budget(measured.chain(), measured.platform(),
-                         {.strategy = options.strategy,
-                          .working = measured.plan().machine.working});
+    least =
+        least_budget(measured.chain(), measured.platform(),
+                     {.strategy = options.strategy, .working = measured.plan().machine.working});
   }
   if (!least) return;
   options.budget = *least + (most > *least ? draw(random, 0, (most - *least) / 3) : 0);
-  SCOPED_TRACE(step->name() + ", " + std::to_string(step->steps()) + " steps, " +
-               options.strategy + ", budget " + std::to_string(options.budget));
+  SCOPED_TRACE(step->name() + ", " + std::to_string(step->steps()) + " steps, " + options.strategy +
+               ", budget " + std::to_string(options.budget));
   Run run(*step, options);
   faults.set(random);
   ++tally.cases;
@@ -275,9 +275,9 @@ TEST(Faults, OfSystemCallsByIoUring) {
   Tally tally;
   while (tally.struck < kCases && !HasFailure()) {
     try_case(random,
-             {memory_tier(2_KiB), file_tier(folder.path(), 64_MiB, "disk",
-                                            {.engine = FileEngine::uring,
-                                             .direct = draw(random, 0, 1) == 1})},
+             {memory_tier(2_KiB),
+              file_tier(folder.path(), 64_MiB, "disk",
+                        {.engine = FileEngine::uring, .direct = draw(random, 0, 1) == 1})},
              tally);
   }
   expect_not_idle(tally);

@@ -5,6 +5,7 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "tests/conformance/walk.h"
+#include "tests/sanitized.h"
 
 namespace ebb::test {
 namespace {
@@ -55,9 +56,10 @@ TEST(Lengths, UnknownNeedsABudgetAndCapacities) {
 
 TEST(Lengths, Long) {
   const TemporaryFolder folder;
-  const auto step = small_step(5000);
+  const auto step = small_step(kSanitized ? 500 : 5000);
   const Results expected = stored_all(*step);
-  for (const std::string strategy : {"auto", "revolve", "msm", "async", "sqrt", "online", "chain"}) {
+  for (const std::string strategy :
+       {"auto", "revolve", "msm", "async", "sqrt", "online", "chain"}) {
     SCOPED_TRACE(strategy);
     RunOptions options = planned(*step, {file_tier(folder.path(), 64_MiB)});
     options.strategy = strategy;

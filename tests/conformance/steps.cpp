@@ -103,14 +103,12 @@ class Small : public Ring {
                std::byte* scratch) override {
     for (std::int64_t i = to - 1; i >= from; --i) {
       std::byte* const tape = tapes.at(i - from);
-      backward(numbers<double>(tape, 5), numbers<double>(tape + 40, 5),
-               numbers<double>(adjoint, 5), numbers<double>(scratch, 5));
+      backward(numbers<double>(tape, 5), numbers<double>(tape + 40, 5), numbers<double>(adjoint, 5),
+               numbers<double>(scratch, 5));
       std::memcpy(adjoint, scratch, 40);
     }
   }
-  std::vector<FieldShape> state_fields() const override {
-    return {{"x", Element::f64, 0, 40}};
-  }
+  std::vector<FieldShape> state_fields() const override { return {{"x", Element::f64, 0, 40}}; }
   std::vector<FieldShape> tape_fields() const override {
     return {{"before", Element::f64, 0, 40}, {"after", Element::f64, 40, 40}};
   }
@@ -226,9 +224,7 @@ class Gated : public TestStep {
       std::memcpy(adjoint, scratch, kState);
     }
   }
-  std::vector<FieldShape> state_fields() const override {
-    return {{"h", Element::f32, 0, kState}};
-  }
+  std::vector<FieldShape> state_fields() const override { return {{"h", Element::f32, 0, kState}}; }
   std::vector<FieldShape> tape_fields() const override {
     return {{"before", Element::f32, 0, kState},
             {"after", Element::f32, kState, kState},

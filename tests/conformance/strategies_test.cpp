@@ -31,9 +31,11 @@ std::vector<Arrangement> arrangements(const std::string& folder) {
       {"memory and file", {memory_tier(room), file_tier(folder, room)}},
   };
   if (has_uring()) {
-    all.push_back({"file by io_uring",
-                   {file_tier(folder, room, "disk", {.engine = FileEngine::uring})}});
+    all.push_back(
+        {"file by io_uring", {file_tier(folder, room, "disk", {.engine = FileEngine::uring})}});
   }
+  // Planning is most of a sanitized test: the arrangements that use most of the store stand in.
+  if (kSanitized) all.erase(all.begin(), all.begin() + 3);
   return all;
 }
 
@@ -78,6 +80,7 @@ std::vector<Bytes> budgets(TestStep& step, RunOptions options, const std::string
   if (!least) return {};
   const Bytes most = ample.plan().prediction.peak[0];
   if (most <= *least) return {*least};
+  if (kSanitized) return {*least + (most - *least) / 7};
   return {*least, *least + (most - *least) / 7, *least + (most - *least) / 2};
 }
 
@@ -116,7 +119,7 @@ TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
     }
   }
   // Every row works with at least one arrangement.
-  EXPECT_GE(runs_, kSanitized ? 8 : 20);
+  EXPECT_GE(runs_, kSanitized ? 4 : 20);
   EXPECT_TRUE(folder.is_empty());
 }
 

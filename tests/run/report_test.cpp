@@ -48,8 +48,9 @@ TEST(Report, TextAndJsonSayTheSame) {
   // Initial and final state, both adjoints.
   EXPECT_EQ(json["callers_bytes"], 4 * 40);
   EXPECT_GT(json["seconds"]["measured"], 0);
-  EXPECT_THAT(report.brief(), HasSubstr("async, 300 steps: " +
-                                        std::to_string(report.measured.forwards()) + " forwards"));
+  EXPECT_THAT(
+      report.brief(),
+      HasSubstr("async, 300 steps: " + std::to_string(report.measured.forwards()) + " forwards"));
   EXPECT_THAT(report.full(), HasSubstr("peak in ram"));
   EXPECT_THAT(report.full(), HasSubstr("states kept in ram:"));
 }
@@ -77,7 +78,8 @@ TEST(Trace, HasEveryStepAndTransfer) {
   EXPECT_EQ(advanced, report.measured.advances);
   EXPECT_EQ(recorded, report.measured.records);
   EXPECT_EQ(reversed, 300);
-  EXPECT_EQ(writes, report.measured.tiers[0].written.states + report.measured.tiers[0].written.tapes);
+  EXPECT_EQ(writes,
+            report.measured.tiers[0].written.states + report.measured.tiers[0].written.tapes);
   EXPECT_EQ(reads, report.measured.tiers[0].read.states + report.measured.tiers[0].read.tapes);
   EXPECT_EQ(trace["otherData"]["events_left_out"], 0);
 }

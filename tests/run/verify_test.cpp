@@ -77,7 +77,9 @@ TEST(GradientCheck, FindsRightAndWrongGradients) {
   // The same with a factor that was forgotten.
   FunctionStep<double> wrong(
       10, 1, [](std::int64_t, auto in, auto out) { out[0] = std::sin(in[0]); },
-      [](std::int64_t, auto before, auto, auto adjoint) { adjoint[0] *= 0.99 * std::cos(before[0]); });
+      [](std::int64_t, auto before, auto, auto adjoint) {
+        adjoint[0] *= 0.99 * std::cos(before[0]);
+      });
   RunOptions options;
   options.chain = seconds_of(10);
   const std::vector<double> initial{0.7};

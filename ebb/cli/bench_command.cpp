@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/bench_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ebb/cli/async_bench.h"
+#include "ebb/cli/async_bench_text.h"
+#include "ebb/cli/heading.h"
+#include "ebb/cli/interrupt.h"
+#include "ebb/cli/status_line.h"
+#include "ebb/cli/stencil_step.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kBenchFooter = R"(
+Experiments run real steps on this machine; beside each measured number stands
+the one predicted.
+  ebb bench async --help     options of an experiment
+  ebb bench async --quick    a look at it in a few seconds
+)";
+
+constexpr const char* kAsyncFooter = R"(
+Asynchronous checkpointing (Kukreja, Hueckelheim, Gorman 2018) writes states to
+a slow tier behind the computation and reads them ahead of the way back. Time
+per step then does not grow with the number of steps, where that of Revolve
+does. The experiment runs async, revolve (in fast memory alone), disk_revolve
+and h_revolve (transfers and compute take turns, as published), store_all and
+auto in the same fast memory, and shows time per step and memory
+  (a) against the number of steps,
+  (b) for async against the interval between the states it writes,
+  (c) against the ratio of a state's transfer to a forward step, which the
+      number of sweeps in a step changes,
+predicted and measured. The steps are those of a nonlinear heat equation with
+its adjoint.
+
+--tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the keys that
+ebb probe --help names. Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 3 no
+strategy fits, 4 a tier fails, 130 cancelled.
+
+Examples
+  ebb bench async
+  ebb bench async --quick --json
+  ebb bench async --state 16MiB --steps 100,1000 --tier nvme:file=/scratch
+)";
+
+struct AsyncWords {
+  std::optional<std::string> state, sweeps, steps, interval, vary_sweeps, budget, repeat;
+  std::vector<std::string> tiers;
+  bool quick = false, json = false, csv = false;
+};
+
+// Left out.
+struct AsyncDefaults {
+  const char* state;
+  const char* sweeps;
+  const char* steps;
+  const char* interval;
+  const char* vary_sweeps;
+  const char* repeat;
+  double profile_seconds;
+};
+constexpr AsyncDefaults kUsual = {"256KiB", "8", "100,200,500,1000", "1,2,5,10,20,50,100", "1,4,16",
+                                  "3",      0.3};
+constexpr AsyncDefaults kQuick = {"64KiB", "8", "20,60", "2,5,20", "2,16", "1", 0.05};
+
+AsyncSetup read_async(const AsyncWords& words) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  const AsyncDefaults& usual = words.quick ? kQuick : kUsual;
+  const auto counts = [](const char* option, const std::optional<std::string>& word,
+                         const char* otherwise, std::int64_t most) {
+    return read_counts(option, word.value_or(otherwise), 1, most);
+  };
+  AsyncSetup setup;
+  setup.cells = StencilStep::cells_in(read_size("--state", words.state.value_or(usual.state),
+                                                StencilStep::kLeastState, StencilStep::kMostState));
+  setup.sweeps =
+      read_count("--sweeps", words.sweeps.value_or(usual.sweeps), 1, StencilStep::kMostSweeps);
+  setup.steps = counts("--steps", words.steps, usual.steps, StencilStep::kMostSteps);
+  setup.intervals = counts("--interval", words.interval, usual.interval, StencilStep::kMostSteps);
+  setup.vary_sweeps =
+      counts("--vary-sweeps", words.vary_sweeps, usual.vary_sweeps, StencilStep::kMostSweeps);
+  if (words.budget) setup.budget = read_size("--budget", *words.budget, 0, kUnlimited);
+  setup.repeat =
+      static_cast<int>(read_count("--repeat", words.repeat.value_or(usual.repeat), 1, 1000));
+  setup.profile_seconds = usual.profile_seconds;
+  std::vector<std::string> tiers = words.tiers;
+  if (tiers.empty()) tiers = {temporary_tier()};
+  setup.tiers = parse_real_tiers(tiers);
+  return setup;
+}
+
+void answer_async(const AsyncWords& words, std::ostream& out, std::ostream& err) {
+  AsyncSetup setup = read_async(words);
+  AsyncResults results;
+  {
+    const Interrupt interrupt;
+    StatusLine status(err);
+    setup.stop = interrupt.token();
+    if (status.is_shown()) {
+      setup.progress = [&status](const std::string& what, double done) {
+        status.say(std::to_string(std::lround(100 * done)) + " %  " + what);
+      };
+    }
+    results = run_async_bench(setup);
+  }
+  if (words.json) {
+    out << async_json(setup, results) << '\n';
+  } else if (words.csv) {
+    write_async_csv(results, out);
+  } else {
+    write_async(setup, results, out);
+  }
+}
+
+Command declare_async(CLI::App& app) {
+  const auto words = std::make_shared<AsyncWords>();
+  Heading step(app, "The step");
+  step.option("--state", words->state, "BYTES",
+              "Size of a state; default " + std::string(kUsual.state));
+  step.option("--sweeps", words->sweeps, "K",
+              "Sweeps over the state in each step: compute per\n"
+              "byte; default 8");
+  Heading memory(app, "The memory");
+  memory.option("--budget", words->budget, "BYTES",
+                "Bytes of fast memory; default the working set and\n"
+                "10 states");
+  memory.options("--tier", words->tiers, "NAME:KIND,...",
+                 "A slow tier of this machine, nearest first; repeat\n"
+                 "for more. Default disk:file= with the directory\n"
+                 "for temporary files");
+  Heading axes(app, "The axes");
+  axes.option("--steps", words->steps, "N[,N...]",
+              "Numbers of steps of (a), the last one also of (b)\n"
+              "and (c); default " +
+                  std::string(kUsual.steps));
+  axes.option("--interval", words->interval, "K[,K...]",
+              "Intervals of (b); default " + std::string(kUsual.interval));
+  axes.option("--vary-sweeps", words->vary_sweeps, "K[,K...]",
+              "Sweeps of (c); default " + std::string(kUsual.vary_sweeps));
+  axes.option("--repeat", words->repeat, "R", "The best of R runs and of R profiles; default 3");
+  axes.flag("--quick", words->quick, "Smaller defaults for all of it: a few seconds");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "Figure data: one object with three series");
+  output.flag("--csv", words->csv, "Figure data: one line a point");
+  app.footer(kAsyncFooter);
+  return [words](std::ostream& out, std::ostream& err) { answer_async(*words, out, err); };
+}
+
+}  // namespace
+
+Command declare_bench(CLI::App& app) {
+  app.require_subcommand(1);
+  app.footer(kBenchFooter);
+  CLI::App& async = *app.add_subcommand(
+      "async", "Asynchronous checkpointing against the others (Kukreja et al. 2018)");
+  return declare_async(async);
+}
+
+}  // namespace ebb

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/probe_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ebb/cli/heading.h"
+#include "ebb/cli/probe_text.h"
+#include "ebb/cli/status_line.h"
+#include "ebb/cli/stencil_step.h"
+#include "ebb/cli/tier_option.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+#include "ebb/plan/text.h"
+#include "ebb/run/profile.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kFooter = R"(
+What is measured: a step of a nonlinear heat equation on a ring of floats, its
+adjoint, and each tier with transfers of that state's size. Plans are made from
+the results:
+  ebb probe --chain-out chain.json --platform-out machine.json
+  ebb plan --chain chain.json --platform machine.json --budget 64MiB
+
+Tiers are named by what they are; their speeds are measured. A capacity left out
+is what is free there now.
+  NAME:memory[,capacity=BYTES]          host memory beside a smaller fast budget
+  NAME:file=DIRECTORY[,capacity=BYTES]  a file without a name, gone with the run
+      [,engine=uring|threads]           how it is read and written
+      [,direct=no]                      through the page cache
+  NAME:null                             free storage that keeps nothing
+
+Exit codes: 0 done, 2 bad usage, 3 does not fit, 4 a file or tier fails.
+
+Examples
+  ebb probe
+  ebb probe --state 16MiB --sweeps 32 --tier nvme:file=/scratch,capacity=64GiB
+  ebb probe --tier direct:file=/tmp --tier cached:file=/tmp,direct=no --json
+)";
+
+struct ProbeWords {
+  std::optional<std::string> state, steps, sweeps, budget, chain_out, platform_out;
+  std::vector<std::string> tiers;
+  bool json = false;
+};
+
+void write_file(const char* option, const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text << '\n';
+  file.close();
+  if (file) return;
+  const char* const why = errno != 0 ? std::strerror(errno) : "unknown failure";
+  fail(ErrorCode::io, option, ": the file '", shown(path), "' cannot be written: ", why);
+}
+
+void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
+  const std::int64_t steps =
+      read_count("--steps", words.steps.value_or("1000"), 1, StencilStep::kMostSteps);
+  const std::int64_t cells = StencilStep::cells_in(read_size(
+      "--state", words.state.value_or("1MiB"), StencilStep::kLeastState, StencilStep::kMostState));
+  const std::int64_t sweeps =
+      read_count("--sweeps", words.sweeps.value_or("8"), 1, StencilStep::kMostSweeps);
+  const Bytes budget = read_size("--budget", words.budget.value_or("unlimited"), 0, kUnlimited);
+  std::vector<std::string> tier_words = words.tiers;
+  if (tier_words.empty()) tier_words = {"ram:memory", temporary_tier()};
+  const std::vector<RealTier> tiers = parse_real_tiers(tier_words);
+
+  StatusLine status(err);
+  status.say("measuring the step and " + std::to_string(tiers.size()) + " tiers ...");
+  StencilStep step(steps, cells, sweeps);
+  const std::vector<float> initial = step.initial();
+  ProfileOptions options;
+  options.initial = std::as_bytes(std::span(initial));
+  Profile found = profile(step, budget, slow_tiers(tiers), options);
+  found.platform.name = "probed";
+  const ProbeAnswer answer{sweeps, found, tiers};
+  if (words.chain_out) write_file("--chain-out", *words.chain_out, to_json(found.chain));
+  if (words.platform_out)
+    write_file("--platform-out", *words.platform_out, to_json(found.platform));
+  if (words.json) {
+    out << to_json(answer) << '\n';
+  } else {
+    write_probe(answer, out);
+  }
+}
+
+}  // namespace
+
+Command declare_probe(CLI::App& app) {
+  const auto words = std::make_shared<ProbeWords>();
+  Heading step(app, "The step");
+  step.option("--state", words->state, "BYTES", "Size of a state; default 1MiB");
+  step.option("--sweeps", words->sweeps, "K",
+              "Sweeps over the state in each step: compute per\n"
+              "byte; default 8");
+  step.option("--steps", words->steps, "N", "Number of steps of the chain; default 1000");
+  Heading memory(app, "The memory");
+  memory.option("--budget", words->budget, "BYTES",
+                "Fast memory that --platform-out names; default no\n"
+                "limit");
+  memory.options("--tier", words->tiers, "NAME:KIND,...",
+                 "A tier to measure, see below; repeat for more.\n"
+                 "Default ram:memory and disk:file= with the\n"
+                 "directory for temporary files");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "Machine-readable: one object");
+  output.option("--chain-out", words->chain_out, "FILE.json",
+                "Writes the step there, for ebb plan --chain");
+  output.option("--platform-out", words->platform_out, "FILE.json",
+                "Writes the tiers there, for ebb plan --platform");
+  app.footer(kFooter);
+  return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
+}
+
+}  // namespace ebb
