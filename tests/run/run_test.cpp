@@ -151,7 +151,8 @@ TEST(Run, ExceptionsOfTheStepComeThroughAndLeaveItUsable) {
 }
 
 TEST(Run, CancelsAndWorksAgain) {
-  std::stop_source stop;
+  // On the heap: GCC 12 takes one on the stack for uninitialized.
+  const auto stop = std::make_unique<std::stop_source>();
   FunctionStep<double> step(
       100'000, 1,
       [](std::int64_t, auto in, auto out) {
@@ -161,14 +162,14 @@ TEST(Run, CancelsAndWorksAgain) {
       [](std::int64_t, auto, auto, auto) {});
   RunOptions options;
   options.chain = seconds_of(100'000);
-  options.stop = stop.get_token();
+  options.stop = stop->get_token();
   options.strategy = "revolve";
   options.budget = 2000;
   ebb::Run run(step, options);
   std::vector<double> x{1}, y(1);
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    stop.request_stop();
+    stop->request_stop();
   });
   try {
     run.forward(x, y);
