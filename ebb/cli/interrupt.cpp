@@ -67,8 +67,4 @@ Interrupt::~Interrupt() {
   ::close(pipe_[1]);
 }
 
-void Interrupt::check() const {
-  if (source_.stop_requested()) fail(ErrorCode::cancelled, "cancelled");
-}
-
 }  // namespace ebb

@@ -20,8 +20,6 @@ class Interrupt {
   ~Interrupt();
 
   std::stop_token token() const { return source_.get_token(); }
-  // Throws Error(cancelled) once a stop is requested.
-  void check() const;
 
  private:
   std::stop_source source_;

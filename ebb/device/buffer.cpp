@@ -2,6 +2,7 @@
 #include "ebb/device/buffer.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "ebb/core/error.h"
@@ -18,7 +19,7 @@ Buffer::Buffer(const Ledger& ledger, std::string name, Bytes bytes)
     fail(ErrorCode::out_of_memory, "the system has no ", format_bytes(bytes), " for us");
   }
   data_ = static_cast<std::byte*>(data);
-  for (Bytes at = 0; at < bytes; at += kPage) data_[at] = std::byte{0};
+  std::memset(data_, 0, static_cast<std::size_t>(bytes));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept

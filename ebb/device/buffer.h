@@ -12,8 +12,8 @@ namespace ebb {
 // Addresses and sizes at which files can be read and written without the page cache.
 inline constexpr Bytes kPage = 4096;
 
-// Owns `bytes` bytes at an address that is a multiple of kPage, charged while they are held. The
-// content is undefined, the memory touched, so that using it faults no pages.
+// Owns `bytes` bytes at an address that is a multiple of kPage, charged while they are held. All
+// bytes are 0 and touched, so that using them faults no pages.
 class Buffer {
  public:
   Buffer() = default;

@@ -12,4 +12,7 @@ namespace ebb {
 Verification compare_runs(Step& step, RunOptions asked, RunOptions plain,
                           std::span<const std::byte> initial, std::int64_t steps);
 
+// Throws Error(invalid_argument) unless the Step's fields lie in its states.
+void check_fields(const Step& step);
+
 }  // namespace ebb

@@ -53,6 +53,11 @@ void Executor::forward(std::span<const std::byte> initial, std::span<std::byte> 
   check_size("the final state", final.size(), step_.final_bytes());
   check_size("the initial state", initial.size(),
              steps_ == 0 ? step_.final_bytes() : step_.bytes(0).state);
+  if (initial.data() < final.data() + final.size() &&
+      final.data() < initial.data() + initial.size()) {
+    fail(ErrorCode::invalid_argument,
+         "run: initial and final state overlap; the initial one is needed until backward returns");
+  }
   initial_ = initial;
   final_ = final;
   left_ = steps_ == Step::kUnknown ? kEndless : steps_;
@@ -266,7 +271,7 @@ void Executor::load(const Copy& action) {
     return;
   }
   held_.get(from, {Item::state, Place::work, action.step}, live_span(action.step),
-            transforms(Item::state, false));
+            transforms(Item::state, false), chain_.at(action.step).state);
   if (plan_.machine.sync) held_.wait_ready(held_.work_holding());
 }
 
@@ -292,7 +297,7 @@ void Executor::save(const Copy& action) {
   if (!is_state && action.to == Place::fast) {
     held_.add_tapes(action.step, action.step + 1, bytes);
   } else {
-    held_.add(to, bytes);
+    add(to, bytes);
   }
   if (action.to == Place::fast) (is_state ? measured_.states_kept : measured_.tapes_kept) += 1;
   if (is_state) {
@@ -316,21 +321,38 @@ void Executor::save(const Copy& action) {
   if (action.from.is_slow()) {
     std::byte* const item =
         is_state ? held_.bytes_of(arrives) : held_.tapes_up_to(action.step, action.step).tapes.data;
-    held_.get(from, to, span(item, bytes), transform);
+    held_.get(from, to, span(item, bytes), transform, bytes);
   } else if (!is_state) {
     const std::byte* const item = held_.tapes_up_to(action.step, action.step).tapes.data;
-    held_.put(&from, to, {item, static_cast<std::size_t>(bytes)}, transform);
+    held_.put(&from, to, {item, static_cast<std::size_t>(bytes)}, transform, bytes);
   } else {
     // States inside a tape and the caller's own have no padding.
     const bool padded = source.kept || (action.from == Place::work && !setup_.state_codec);
     held_.put(source.holder ? &*source.holder : nullptr, to,
               {source.bytes, padded ? static_cast<std::size_t>(bytes) : raw_state(action.step)},
-              transform);
+              transform, bytes);
   }
   if (plan_.machine.sync) {
     held_.wait_ready(action.item == Item::tape && to.place == Place::fast
                          ? held_.tape_holding(to.step)
                          : *held_.find(to));
+  }
+}
+
+// Only where the length is unknown can a tier turn out to be too small.
+void Executor::add(const Name& name, Bytes bytes) {
+  try {
+    held_.add(name, bytes);
+  } catch (const Error& error) {
+    if (!plan_.length_unknown || error.code() != ErrorCode::out_of_budget) throw;
+    const std::string place =
+        name.place.is_slow()
+            ? "tier '" +
+                  plan_.machine.platform.tiers[static_cast<std::size_t>(name.place.tier())].name +
+                  "'"
+            : std::string("fast memory");
+    fail(ErrorCode::out_of_budget, "run: ", place, " is full after ", frontier_,
+         " steps: ", error.what(), ". Give it a larger capacity, or expect more steps");
   }
 }
 
@@ -416,9 +438,12 @@ void Executor::look_up() {
   }
   const double time = held_.now();
   const double each = (time - looked_) / static_cast<double>(since_look_);
-  piece_ = each * static_cast<double>(kLongestPiece) <= kPieceSeconds
-               ? kLongestPiece
-               : std::max(std::int64_t{1}, static_cast<std::int64_t>(kPieceSeconds / each));
+  const std::int64_t fitting =
+      each * static_cast<double>(kLongestPiece) <= kPieceSeconds
+          ? kLongestPiece
+          : std::max(std::int64_t{1}, static_cast<std::int64_t>(kPieceSeconds / each));
+  // Slowly: one cheap step says nothing of the others.
+  piece_ = std::min(fitting, 2 * piece_);
   looked_ = time;
   since_look_ = 0;
   if (setup_.progress && time >= told_ + setup_.progress_seconds) tell(time);

@@ -48,6 +48,7 @@ class Executor {
   void backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint);
 
   const Measured& measured() const { return measured_; }
+  void set_stop(std::stop_token stop) { setup_.stop = std::move(stop); }
 
  private:
   enum class Phase { idle, forward, between, backward };
@@ -69,6 +70,7 @@ class Executor {
 
   // Copies.
   void load(const Copy& action);
+  void add(const Name& name, Bytes bytes);
   void save(const Copy& action);
   // A state that can be read in fast memory or in `work`.
   struct Source {

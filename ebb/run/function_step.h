@@ -33,17 +33,13 @@ class FunctionStep : public Step {
 
   // Throws Error(invalid_argument) for a negative length, a size of 0 and missing functions.
   FunctionStep(std::int64_t steps, std::size_t size, Forward forward, Backward backward)
-      : steps_(steps), size_(size), forward_(std::move(forward)), backward_(std::move(backward)) {
-    if (steps < 0 && steps != kUnknown) {
+      : FunctionStep(Made{}, steps, size, std::move(forward), std::move(backward)) {
+    if (steps < 0) {
       fail(ErrorCode::invalid_argument, "FunctionStep: ", steps, " steps; there must be 0 or more");
-    }
-    if (size == 0) fail(ErrorCode::invalid_argument, "FunctionStep: a state has 1 number or more");
-    if (!forward_ || !backward_) {
-      fail(ErrorCode::invalid_argument, "FunctionStep: forward and backward are both needed");
     }
   }
   FunctionStep(std::size_t size, Forward forward, Backward backward, Ended ended)
-      : FunctionStep(kUnknown, size, std::move(forward), std::move(backward)) {
+      : FunctionStep(Made{}, kUnknown, size, std::move(forward), std::move(backward)) {
     ended_ = std::move(ended);
     if (!ended_) fail(ErrorCode::invalid_argument, "FunctionStep: nothing says where it ends");
   }
@@ -125,6 +121,15 @@ class FunctionStep : public Step {
   }
 
  private:
+  struct Made {};
+  FunctionStep(Made, std::int64_t steps, std::size_t size, Forward forward, Backward backward)
+      : steps_(steps), size_(size), forward_(std::move(forward)), backward_(std::move(backward)) {
+    if (size == 0) fail(ErrorCode::invalid_argument, "FunctionStep: a state has 1 number or more");
+    if (!forward_ || !backward_) {
+      fail(ErrorCode::invalid_argument, "FunctionStep: forward and backward are both needed");
+    }
+  }
+
   static constexpr Element element() { return sizeof(Number) == 8 ? Element::f64 : Element::f32; }
   std::size_t state_bytes() const { return size_ * sizeof(Number); }
   Out numbers(std::byte* bytes) const { return {reinterpret_cast<Number*>(bytes), size_}; }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "ebb/core/error.h"
+#include "ebb/run/compare_runs.h"
 #include "ebb/run/numbers.h"
 #include "ebb/run/run.h"
 #include "ebb/run/verify.h"
@@ -22,11 +23,20 @@ struct Variable {
   std::vector<std::byte> gradient;
 };
 
+// A value that was changed for a while, whatever the Step throws.
+struct PutBack {
+  const Variable& variable;
+  std::size_t element;
+  double kept;
+  ~PutBack() { set_number(variable.values, variable.element, element, kept); }
+};
+
 class Check {
  public:
   Check(Step& step, const RunOptions& options, std::span<const std::byte> initial,
         std::span<const std::byte> adjoint, const GradientCheckOptions& check)
       : step_(step), check_(check), initial_(initial.begin(), initial.end()), run_(step, options) {
+    check_fields(step);
     adjoint_.assign(adjoint.begin(), adjoint.end());
     if (adjoint_.empty()) adjoint_ = ones(step, static_cast<std::size_t>(step.final_bytes()));
     final_.resize(static_cast<std::size_t>(step.final_bytes()));
@@ -108,6 +118,7 @@ class Check {
     double sum = step_.loss();
     for (const FieldShape& field : step_.state_fields()) {
       if (field.element == Element::byte) continue;
+      if (field.offset + field.bytes > static_cast<Bytes>(final_.size())) continue;
       const auto offset = static_cast<std::size_t>(field.offset);
       const auto bytes = static_cast<std::size_t>(field.bytes);
       const auto values = std::span<const std::byte>(final_).subspan(offset, bytes);
@@ -128,13 +139,13 @@ class Check {
                                 : std::numeric_limits<double>::epsilon();
     const double width =
         check_.width > 0 ? check_.width : std::cbrt(rounding) * std::max(1.0, std::abs(kept));
+    const PutBack put_back{variable, i, kept};
     set_number(variable.values, variable.element, i, kept + width);
     const double right = number_at(variable.values, variable.element, i);
     const double above = loss();
     set_number(variable.values, variable.element, i, kept - width);
     const double left = number_at(variable.values, variable.element, i);
     const double below = loss();
-    set_number(variable.values, variable.element, i, kept);
     return (above - below) / (right - left);
   }
 
@@ -159,7 +170,11 @@ GradientCheck gradient_check(Step& step, const RunOptions& options,
 
 double GradientCheck::largest_error() const {
   double most = 0;
-  for (const Line& line : lines) most = std::max(most, line.error);
+  for (const Line& line : lines) {
+    // NaN is larger than anything.
+    if (std::isnan(line.error) || line.error > most) most = line.error;
+    if (std::isnan(most)) break;
+  }
   return most;
 }
 

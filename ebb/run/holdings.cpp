@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -56,7 +57,7 @@ void Holdings::clear() noexcept {
     if (move.ticket < 0) continue;
     try {
       store_->wait(std::exchange(move.ticket, -1));
-    } catch (const std::exception&) {
+    } catch (...) {
       // What is forgotten need not have arrived.
     }
   }
@@ -233,14 +234,15 @@ std::int32_t Holdings::start(const Name* from, const Name& to, Bytes bytes, bool
 }
 
 void Holdings::put(const Name* from, const Name& to, std::span<const std::byte> bytes,
-                   bool transform) {
-  const std::int32_t m = start(from, to, static_cast<Bytes>(bytes.size()), true);
+                   bool transform, Bytes counted) {
+  const std::int32_t m = start(from, to, counted, true);
   moves_[static_cast<std::size_t>(m)].ticket =
       store_->put(to.place.tier(), find(to)->slot, bytes, transform);
 }
 
-void Holdings::get(const Name& from, const Name& to, std::span<std::byte> bytes, bool transform) {
-  const std::int32_t m = start(&from, to, static_cast<Bytes>(bytes.size()), false);
+void Holdings::get(const Name& from, const Name& to, std::span<std::byte> bytes, bool transform,
+                   Bytes counted) {
+  const std::int32_t m = start(&from, to, counted, false);
   moves_[static_cast<std::size_t>(m)].ticket =
       store_->get(from.place.tier(), find(from)->slot, bytes, transform);
 }
@@ -250,14 +252,21 @@ void Holdings::settle(std::int32_t m) {
   const bool waits = !store_->done(move.ticket);
   const double before = waits ? now() : 0;
   Holding& destination = *find(move.destination);
+  std::exception_ptr mistake;
   try {
     count(move, store_->wait(std::exchange(move.ticket, -1)));
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     destination.broken = true;
     note_failure(move, error.what());
+    // What a codec does not take is no fault of the tier.
+    if (error.code() == ErrorCode::invalid_argument) mistake = std::current_exception();
+  } catch (...) {
+    destination.broken = true;
+    note_failure(move, "the medium threw something else than ebb::Error");
   }
   destination.in = -1;
   unlink(m);
+  if (mistake) std::rethrow_exception(mistake);
   if (!waits) return;
   const double after = now();
   stalled_ += after - before;
@@ -310,18 +319,19 @@ void Holdings::wait_free(Holding& holding) {
   while (holding.out >= 0) settle(holding.out);
 }
 
-bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool transform) {
+bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool transform,
+                        Bytes counted) {
   Holding& source = *find(from);
   wait_ready(source);
   if (source.broken) return false;
   if (store_->full()) settle_all();
   Move move;
   move.source = from;
-  move.bytes = static_cast<Bytes>(bytes.size());
+  move.bytes = counted;
   try {
     count(move, store_->wait(store_->get(from.place.tier(), source.slot, bytes, transform)));
     return true;
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     source.broken = true;
     note_failure(move, error.what());
     return false;

@@ -98,14 +98,16 @@ class Holdings {
   void drop_tapes(std::int64_t from, std::int64_t to);
 
   // Starts a transfer between fast memory and a tier. `from` null: memory that nobody overwrites.
-  // `step` is the item's own, for the trace.
-  void put(const Name* from, const Name& to, std::span<const std::byte> bytes, bool transform);
-  void get(const Name& from, const Name& to, std::span<std::byte> bytes, bool transform);
+  // `counted` is what the item weighs in the plan.
+  void put(const Name* from, const Name& to, std::span<const std::byte> bytes, bool transform,
+           Bytes counted);
+  void get(const Name& from, const Name& to, std::span<std::byte> bytes, bool transform,
+           Bytes counted);
   // Waits until the item has arrived; and until nothing takes it elsewhere either.
   void wait_ready(Holding& holding);
   void wait_free(Holding& holding);
   // Reads and waits. false: it failed, and the source is broken.
-  bool read_now(const Name& from, std::span<std::byte> bytes, bool transform);
+  bool read_now(const Name& from, std::span<std::byte> bytes, bool transform, Bytes counted);
 
   // Every state that is held and not known to be broken, and every run of tapes in fast.
   void visit_states(const std::function<void(Place, std::int64_t)>& visit);

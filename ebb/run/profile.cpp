@@ -22,7 +22,7 @@ constexpr Bytes kTapesMeasured = Bytes{64} << 20;
 // One measurement should be this long at least, or clocks and chance weigh in.
 constexpr double kLongEnough = 2e-3;
 constexpr std::int64_t kMostSteps = 1 << 20;
-constexpr Bytes kSmallItem = kPage, kLargeItem = Bytes{1} << 20;
+constexpr std::int64_t kLarger = 4;
 constexpr Bytes kTierMeasured = Bytes{64} << 20;
 
 double now() {
@@ -41,6 +41,11 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+Bytes free_room(const ProfileOptions& options) {
+  const Ledger ledger = options.ledger.value_or(Ledger());
+  return std::min(options.room, ledger.limit() - ledger.live());
+}
+
 // The state and everything that calls of a Step need.
 class Bench {
  public:
@@ -56,7 +61,7 @@ class Bench {
     }
     tape_ = tape;
     const Ledger ledger = options.ledger.value_or(Ledger());
-    const Bytes free = ledger.limit() - ledger.live() - state - adjoint - scratch;
+    const Bytes free = free_room(options) - state - adjoint - scratch;
     const Bytes allowed = std::max(tape, std::min(kTapesMeasured, free));
     tapes_ = std::clamp<std::int64_t>(allowed / tape, 1, chain.is_uniform() ? chain.steps() : 1);
     state_ = Buffer(ledger, "profile", state);
@@ -295,15 +300,21 @@ void split(double little, double much, Bytes small, Bytes large, double& rate, d
 }  // namespace
 
 Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
-  const Ledger ledger = options.ledger.value_or(Ledger());
-  const Bytes allowed = std::min({tier.capacity, ledger.limit() - ledger.live(), kTierMeasured});
-  const Bytes large = std::max<Bytes>(1, std::min(std::max(item, kLargeItem), allowed / 2));
-  const Bytes small = std::min(kSmallItem, large);
-  TierBench bench(tier, large, options);
-  const TierBench::Times little = bench.measure(small), much = bench.measure(large);
+  if (item < 1) {
+    fail(ErrorCode::invalid_argument, "profile_tier: items of ", item,
+         " bytes; they have 1 or more");
+  }
+  // Items as large as the run's, so that they go the same way, and larger ones.
+  const Bytes allowed = std::min({tier.capacity, free_room(options), kTierMeasured}) / 2;
+  const Bytes small = std::min(item, allowed);
+  const Bytes large = std::min(scale_bytes(item, kLarger), allowed);
   Tier found;
   found.name = tier.name;
   found.capacity = tier.capacity;
+  // A tier that holds no two items is of no use, and needs no speed.
+  if (allowed < item) return found;
+  TierBench bench(tier, large, options);
+  const TierBench::Times little = bench.measure(small), much = bench.measure(large);
   split(little.write, much.write, small, large, found.write_rate, found.write_latency);
   split(little.read, much.read, small, large, found.read_rate, found.read_latency);
   // Both directions at once take hardly longer than one of them, or they share a lane.
@@ -313,6 +324,10 @@ Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& option
 
 Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
                 const ProfileOptions& options) {
+  if (!(options.step_seconds >= 0) || !(options.tier_seconds >= 0)) {
+    fail(ErrorCode::invalid_argument, "profile: ", options.step_seconds, " and ",
+         options.tier_seconds, " seconds to measure; they must be 0 or more");
+  }
   const bool unknown = step.steps() == Step::kUnknown;
   const std::int64_t steps = unknown ? options.expected_steps : step.steps();
   if (steps < 0) {

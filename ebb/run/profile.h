@@ -26,6 +26,8 @@ struct ProfileOptions {
   // and of items under way, and that of slow tiers.
   std::optional<Ledger> ledger = {};
   std::optional<Ledger> host_ledger = {};
+  // And no more than this of the first is taken.
+  Bytes room = kUnlimited;
   // What the chain of a Step of unknown length says.
   std::int64_t expected_steps = 1000;
 };

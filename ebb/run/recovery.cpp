@@ -78,8 +78,8 @@ std::int64_t Executor::load_nearest(std::int64_t step) {
     return 0;
   }
   if (place.is_slow()) {
-    const bool read =
-        held_.read_now({Item::state, place, best}, live_span(best), transforms(Item::state, false));
+    const bool read = held_.read_now({Item::state, place, best}, live_span(best),
+                                     transforms(Item::state, false), chain_.at(best).state);
     return read ? best : -1;
   }
   const Source source = in_tape ? source_in_tape(best) : source_of(Place::fast, best);

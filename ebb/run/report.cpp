@@ -126,8 +126,8 @@ std::string Report::full() const {
   if (codec_error && codec_error->steps > 0) {
     text << "  lossy codec, gradients compared with exact ones: " << codec_error->text();
   } else if (codec_error) {
-    text << "  lossy codec: its error was not measured, since exact gradients of even the first "
-            "steps do not fit\n";
+    text << "  lossy codec: its error was not measured, since the length is unknown or exact "
+            "gradients of even the first steps do not fit\n";
   }
   for (const std::string& remark : remarks) text << "  note: " << remark << '\n';
   return text.str();
@@ -172,7 +172,7 @@ std::string Report::json() const {
     json["first_states"][p == 0 ? "fast" : tiers[p - 1]] = measured.first_states[p];
   }
   if (codec_error) json["codec_error"] = json_of(*codec_error);
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace ebb

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <sstream>
 #include <utility>
 
@@ -22,6 +23,8 @@ namespace {
 // Below this share of a run's time a tier's speed makes no difference.
 constexpr double kTierMatters = 0.02;
 constexpr std::int64_t kComparedSteps = 64;
+constexpr std::size_t kMostTraceEvents = 100'000'000;
+constexpr Bytes kMostItems = 1 << 20;
 
 void check(const Step& step, const RunOptions& options) {
   if (step.steps() < 0 && step.steps() != Step::kUnknown) {
@@ -47,7 +50,19 @@ void check(const Step& step, const RunOptions& options) {
     fail(ErrorCode::invalid_argument, "run: the factor to plan anew is ", options.replan_factor,
          "; it must be more than 1, or 0 for never");
   }
+  if (step.steps() == Step::kUnknown && options.profile.expected_steps < 1) {
+    fail(ErrorCode::invalid_argument, "run: ", options.profile.expected_steps,
+         " steps are expected of a sequence of unknown length; say 1 or more");
+  }
+  if (options.trace_events > kMostTraceEvents) {
+    fail(ErrorCode::invalid_argument, "run: a trace of ", options.trace_events,
+         " events; there may be up to ", kMostTraceEvents);
+  }
   for (const SlowTier& tier : options.tiers) {
+    if (tier.capacity < 0) {
+      fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has a capacity of ",
+           tier.capacity, " bytes; it must be 0 or more");
+    }
     if (!tier.open) fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has no medium");
   }
 }
@@ -69,10 +84,10 @@ struct Run::State {
   State(Step& given, RunOptions run_options)
       : options(std::move(run_options)),
         ledger(options.ledger.value_or(Ledger(std::max<Bytes>(0, options.budget)))),
-        trace(options.trace_events),
         raw(given),
         step(&given) {
     check(given, options);
+    trace = Trace(options.trace_events);
     transfers = transfer_codec(options.transfer_codec);
     if (!options.tape_codec.empty()) {
       coded = std::make_unique<CodedStep>(given, options.tape_codec);
@@ -92,6 +107,8 @@ struct Run::State {
       }
     }
     measure();
+    // What it pointed to is the caller's again.
+    options.profile.initial = {};
     make();
   }
 
@@ -113,19 +130,21 @@ struct Run::State {
     ProfileOptions how = options.profile;
     how.ledger = ledger;
     how.host_ledger = options.host_ledger;
-    if (!options.chain) {
+    how.room = options.budget;
+    chain = chain_of(*step, has_tiers, steps, options.chain ? &*options.chain : nullptr);
+    // Where even the working set does not fit nothing is measured: planning says what would.
+    const bool hopeless = steps == 0 || largest_working() > options.budget;
+    if (!options.chain && !hopeless) {
       chain = profile(*step, options.budget, {}, how).chain;
       chain = chain_of(*step, has_tiers, steps, &chain);
-    } else {
-      chain = chain_of(*step, has_tiers, steps, &*options.chain);
     }
     if (state_codec) keep_states_encoded(has_tiers);
     platform = options.platform.value_or(Platform{});
     platform.fast = options.budget;
     for (std::size_t k = 0; k < options.tiers.size(); ++k) {
       if (!options.platform) {
-        const Bytes item = steps > 0 ? chain.typical().state : kPage;
-        platform.tiers.push_back(profile_tier(options.tiers[k], item, how));
+        platform.tiers.push_back(
+            hopeless ? Tier{} : profile_tier(options.tiers[k], chain.typical().state, how));
       }
       platform.tiers[k].name = options.tiers[k].name;
       platform.tiers[k].capacity = options.tiers[k].capacity;
@@ -179,6 +198,12 @@ struct Run::State {
     if (plan->machine.working) {
       holdings.fast = add_bytes(peak[0] - *plan->machine.working, largest_working());
     }
+    if (holdings.fast > options.budget) {
+      throw Error(ErrorCode::infeasible_budget,
+                  "run: the plan takes " + format_bytes(holdings.fast) +
+                      " with its working set, the budget is " + format_bytes(options.budget),
+                  holdings.fast);
+    }
     holdings.state = most.live_bytes();
     if (!step->is_uniform()) holdings.state = std::max(holdings.state, final_room());
     holdings.adjoint = most.adjoint;
@@ -187,7 +212,8 @@ struct Run::State {
       TierNeeds needs;
       needs.peak = unknown() ? options.tiers[k].capacity : peak[k + 1];
       needs.largest = std::max({most.state, most.tape, most.live});
-      needs.items = static_cast<std::size_t>(needs.peak / std::min(most.state, most.tape)) + 1;
+      needs.items = static_cast<std::size_t>(
+          std::min(kMostItems, needs.peak / std::min(most.state, most.tape) + 1));
       set_transforms(needs);
       holdings.needs.push_back(std::move(needs));
     }
@@ -206,6 +232,8 @@ struct Run::State {
   std::shared_ptr<const Plan> replayed(const Plan& given) const {
     Plan copy = given;
     copy.machine.platform.tiers = platform.tiers;
+    copy.machine.platform.fast = std::min(copy.machine.platform.fast, options.budget);
+    if (!step->is_uniform() && !copy.machine.working) copy.machine.working = largest_working();
     const auto cursor = copy.cursor();
     ReplayOptions how;
     how.length_unknown = copy.length_unknown;
@@ -261,7 +289,11 @@ struct Run::State {
   // Once, on the first steps and from the state the run starts with: against a plan without codecs
   // in the same budget, which gives exact gradients. Only one of their memories is held at a time.
   void measure_codec_error(std::span<const std::byte> initial) {
-    if (!options.measure_codec_error || !is_lossy() || codec_error || unknown()) return;
+    if (!options.measure_codec_error || !is_lossy() || codec_error) return;
+    if (unknown()) {
+      codec_error = Verification{};
+      return;
+    }
     executor.reset();
     RunOptions lossy = options;
     lossy.ledger = ledger;
@@ -271,6 +303,7 @@ struct Run::State {
     exact.budget = options.budget;
     exact.ledger = ledger;
     exact.profile = options.profile;
+    exact.profile.initial = initial;
     try {
       const std::int64_t steps = std::min(kComparedSteps, raw.steps());
       codec_error = compare_runs(raw, lossy, exact, initial, steps);
@@ -278,7 +311,14 @@ struct Run::State {
       if (error.code() != ErrorCode::infeasible_budget) throw;
       codec_error = Verification{};
     }
+  }
+
+  // Whatever an earlier call has left, there is an executor afterwards.
+  void prepare(std::span<const std::byte> initial) {
+    measure_codec_error(initial);
+    if (executor && !replans) return;
     make();
+    replans = false;
   }
 
   // Plans anew when transfers were far from what the plan assumes.
@@ -327,7 +367,7 @@ struct Run::State {
 
   RunOptions options;
   Ledger ledger;
-  Trace trace;
+  Trace trace{0};
   Step& raw;
   Step* step;
   std::unique_ptr<CodedStep> coded;
@@ -344,38 +384,54 @@ struct Run::State {
   bool replans = false;
 };
 
-Run::Run(Step& step, RunOptions options)
-    : state_(std::make_unique<State>(step, std::move(options))) {}
+Run::Run(Step& step, RunOptions options) {
+  try {
+    state_ = std::make_unique<State>(step, std::move(options));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::out_of_memory, "run: the system has no memory for it");
+  }
+}
 Run::~Run() = default;
 Run::Run(Run&&) noexcept = default;
 Run& Run::operator=(Run&&) noexcept = default;
 
 void Run::forward(std::span<const std::byte> initial, std::span<std::byte> final) {
-  State& s = *state_;
-  if (std::exchange(s.replans, false)) s.make();
-  s.measure_codec_error(initial);
+  State& s = state();
+  s.prepare(initial);
   s.trace.clear();
   s.callers = static_cast<Bytes>(initial.size() + final.size()) + s.step->callers_bytes();
   s.executor->forward(initial, final);
 }
 
 void Run::backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint) {
-  State& s = *state_;
+  State& s = state();
+  if (!s.executor) fail(ErrorCode::invalid_argument, "run: backward needs a forward before it");
   s.executor->backward(adjoint, initial_adjoint);
   s.callers += static_cast<Bytes>(adjoint.size() + initial_adjoint.size());
   s.compare_speeds();
 }
 
-const Chain& Run::chain() const { return state_->chain; }
-const Platform& Run::platform() const { return state_->platform; }
-const Plan& Run::plan() const { return *state_->plan; }
+void Run::set_stop(std::stop_token stop) {
+  State& s = state();
+  s.options.stop = std::move(stop);
+  if (s.executor) s.executor->set_stop(s.options.stop);
+}
+
+Run::State& Run::state() const {
+  if (!state_) fail(ErrorCode::invalid_argument, "run: it was moved from");
+  return *state_;
+}
+
+const Chain& Run::chain() const { return state().chain; }
+const Platform& Run::platform() const { return state().platform; }
+const Plan& Run::plan() const { return *state().plan; }
 
 Report Run::report() const {
-  const State& s = *state_;
+  const State& s = state();
   Report report;
   report.strategy = s.plan->strategy;
   report.predicted = s.plan->prediction;
-  report.measured = s.executor->measured();
+  if (s.executor) report.measured = s.executor->measured();
   report.budget = s.options.budget;
   report.booked = s.booked;
   report.callers = s.callers;
@@ -392,8 +448,8 @@ Report Run::report() const {
 
 std::string Run::trace_json() const {
   std::vector<std::string> names;
-  for (const Tier& tier : state_->platform.tiers) names.push_back(tier.name);
-  return state_->trace.json(names);
+  for (const Tier& tier : state().platform.tiers) names.push_back(tier.name);
+  return state().trace.json(names);
 }
 
 }  // namespace ebb

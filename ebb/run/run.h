@@ -83,15 +83,17 @@ class Run {
   Run& operator=(Run&&) noexcept;
 
   // Runs the steps from `initial`; `final` gets the state after the last. `initial` must stay as it
-  // is until backward returns. May be called again at any time: the run begins anew. After an
-  // exception too.
+  // is until backward returns, and may not overlap `final`. May be called again at any time, after
+  // an exception too: the run begins anew.
   void forward(std::span<const std::byte> initial, std::span<std::byte> final);
   // Once after each forward: from the gradient with respect to the final state to the one with
   // respect to the initial state. Gradients of parameters and inputs are in the Step then.
   void backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint);
   // The same over arrays and vectors of numbers.
+  // What is passed for `initial` must outlive the call: no temporaries.
   template <std::ranges::contiguous_range In, std::ranges::contiguous_range Out>
-  void forward(const In& initial, Out&& final) {
+    requires std::ranges::borrowed_range<In>
+  void forward(In&& initial, Out&& final) {
     forward(std::span<const std::byte>(std::as_bytes(std::span(initial))),
             std::span<std::byte>(std::as_writable_bytes(std::span(final))));
   }
@@ -101,16 +103,20 @@ class Run {
              std::span<std::byte>(std::as_writable_bytes(std::span(initial_adjoint))));
   }
 
+  // From the next forward or backward on: a token that was asked to stop stays so.
+  void set_stop(std::stop_token stop);
+
   const Chain& chain() const;
   const Platform& platform() const;
   const Plan& plan() const;
   // Of the last backward.
   Report report() const;
-  // Of the last forward and backward; empty without trace_events.
+  // Of the last forward and backward; without trace_events it has no events of theirs.
   std::string trace_json() const;
 
  private:
   struct State;
+  State& state() const;
   std::unique_ptr<State> state_;
 };
 

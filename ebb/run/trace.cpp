@@ -62,7 +62,7 @@ std::string Trace::json(const std::vector<std::string>& tiers) const {
   const Json whole = {{"traceEvents", events},
                       {"displayTimeUnit", "ms"},
                       {"otherData", {{"events_left_out", lost_}}}};
-  return whole.dump();
+  return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace ebb

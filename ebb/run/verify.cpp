@@ -30,12 +30,17 @@ void add_state(std::vector<Part>& parts, const std::string& name, const Step& st
     parts.push_back({name, Element::byte, {state.begin(), state.end()}});
   }
   for (const FieldShape& field : fields) {
+    // A final state may lack some.
+    if (field.offset + field.bytes > static_cast<Bytes>(state.size())) continue;
     const auto bytes = state.subspan(static_cast<std::size_t>(field.offset),
                                      static_cast<std::size_t>(field.bytes));
     const std::string whole = fields.size() == 1 ? name : name + "." + field.name;
     parts.push_back({whole, field.element, {bytes.begin(), bytes.end()}});
   }
 }
+
+// NaN is larger than anything.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 struct Outcome {
   std::string strategy;
@@ -78,8 +83,9 @@ Difference compare(const Part& is, const Part& should) {
     own += a * a;
     product += a * b;
   }
-  if (apart > 0) found.relative = std::sqrt(apart / std::max(length, 1e-300));
-  if (own > 0 && length > 0) found.cosine = product / std::sqrt(own * length);
+  // Comparisons with NaN are false: it must not look like no difference.
+  if (!(apart == 0)) found.relative = std::sqrt(apart / std::max(length, 1e-300));
+  if (!(own == 0) && !(length == 0)) found.cosine = product / std::sqrt(own * length);
   return found;
 }
 
@@ -125,6 +131,7 @@ Verification verify(Step& step, const RunOptions& options, std::span<const std::
     fail(ErrorCode::invalid_argument,
          "verify: the step's length is unknown; verify a Step that knows it");
   }
+  check_fields(step);
   if (steps < 0) {
     fail(ErrorCode::invalid_argument, "verify: ", steps, " steps; there must be 0 or more");
   }
@@ -159,13 +166,25 @@ Verification compare_runs(Step& step, RunOptions asked, RunOptions plain,
   return found;
 }
 
+void check_fields(const Step& step) {
+  if (step.steps() == 0) return;
+  for (const FieldShape& field : step.state_fields()) {
+    if (field.offset >= 0 && field.bytes >= 0 &&
+        add_bytes(field.offset, field.bytes) <= step.bytes(0).state) {
+      continue;
+    }
+    fail(ErrorCode::invalid_argument, "run: field '", field.name, "' is at ", field.offset,
+         " and has ", field.bytes, " bytes; a state has ", step.bytes(0).state);
+  }
+}
+
 bool Verification::equal() const {
   return std::ranges::all_of(parts, [](const Difference& part) { return part.differing == 0; });
 }
 
 double Verification::relative() const {
   double most = 0;
-  for (const Difference& part : parts) most = std::max(most, part.relative);
+  for (const Difference& part : parts) most = larger(most, part.relative);
   return most;
 }
 

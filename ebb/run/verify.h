@@ -82,11 +82,19 @@ GradientCheck gradient_check(Step& step, const RunOptions& options,
                              std::span<const std::byte> initial,
                              std::span<const std::byte> adjoint = {},
                              const GradientCheckOptions& check = {});
+// The same from arrays or vectors of numbers.
 template <std::ranges::contiguous_range Numbers>
 GradientCheck gradient_check(Step& step, const RunOptions& options, const Numbers& initial,
                              const GradientCheckOptions& check = {}) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(initial));
-  return gradient_check(step, options, bytes, {}, check);
+  return gradient_check(step, options, bytes, std::span<const std::byte>(), check);
+}
+template <std::ranges::contiguous_range Numbers, std::ranges::contiguous_range Adjoint>
+GradientCheck gradient_check(Step& step, const RunOptions& options, const Numbers& initial,
+                             const Adjoint& adjoint, const GradientCheckOptions& check = {}) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(initial));
+  const std::span<const std::byte> weights = std::as_bytes(std::span(adjoint));
+  return gradient_check(step, options, bytes, weights, check);
 }
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 #include "ebb/store/file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -83,6 +84,13 @@ UnnamedFile::~UnnamedFile() {
 
 void UnnamedFile::reserve(Bytes bytes) {
   if (bytes == 0) return;
+  // Beyond it the system would end the process.
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < static_cast<rlim_t>(bytes)) {
+    fail(ErrorCode::io, "file tier in ", directory_, ": ", format_bytes(bytes),
+         " are needed, and this process may write files of ", most.rlim_cur,
+         " bytes; raise its limit (ulimit -f) or name a smaller capacity");
+  }
   const int error = take(buffered_, bytes);
   if (error == 0) {
     try_direct();

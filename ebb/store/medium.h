@@ -25,8 +25,6 @@ class Medium {
   // Called from several threads at once, for ranges that do not overlap. Throw Error(io).
   virtual void write(Bytes offset, std::span<const std::byte> bytes) = 0;
   virtual void read(Bytes offset, std::span<std::byte> bytes) = 0;
-  // false: what is read is not what was written (the null tier).
-  virtual bool keeps() const { return true; }
 };
 
 }  // namespace ebb

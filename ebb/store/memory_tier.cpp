@@ -31,7 +31,6 @@ class Nothing : public Medium {
   void reserve(Bytes) override {}
   void write(Bytes, std::span<const std::byte>) override {}
   void read(Bytes, std::span<std::byte>) override {}
-  bool keeps() const override { return false; }
 };
 
 }  // namespace

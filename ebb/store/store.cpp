@@ -33,6 +33,7 @@ struct Store::Stored {
   Bytes bytes = 0;
   bool there = false;
   bool declined = false;  // the transform had nothing shorter
+  std::size_t raw = 0;    // before the transform; 0: it came as it is
   std::uint32_t crc = 0;
 };
 
@@ -185,6 +186,7 @@ struct Store::Tier {
           bounce[static_cast<std::size_t>(worker)].at(0, static_cast<Bytes>(bytes.size()));
       const Bytes shorter = needs.encode(bytes, room);
       t.stored.declined = shorter == 0;
+      if (shorter > 0) t.stored.raw = bytes.size();
       if (shorter > 0) bytes = room.first(static_cast<std::size_t>(shorter));
     }
     if (static_cast<Bytes>(bytes.size()) > t.room) {
@@ -215,8 +217,11 @@ struct Store::Tier {
       fail(ErrorCode::io, "what was read at byte ", t.offset,
            " is not what was written there: checksums differ");
     }
-    if (decodes && needs.decode(bytes, t.item) != static_cast<Bytes>(t.item.size())) {
-      fail(ErrorCode::io, "what was read at byte ", t.offset, " does not decode to ", t.item.size(),
+    if (!decodes) return;
+    // What was put smaller than its slot comes back so.
+    const auto to = t.stored.raw > 0 ? t.item.first(std::min(t.stored.raw, t.item.size())) : t.item;
+    if (needs.decode(bytes, to) != static_cast<Bytes>(to.size())) {
+      fail(ErrorCode::io, "what was read at byte ", t.offset, " does not decode to ", to.size(),
            " bytes");
     }
   }
@@ -244,7 +249,6 @@ struct Store::Tier {
   Arena arena;
   std::vector<Item> items;
   std::vector<Slot> unused;
-  Bytes peak = 0;
   std::vector<Buffer> bounce;    // per worker: writers, then readers
   std::vector<std::byte> chunk;  // for move, once it is needed
   std::unique_ptr<Lane> writes, reads;
@@ -294,7 +298,6 @@ Store::Slot Store::add(int tier, Bytes bytes) {
     t.unused.push_back(static_cast<Slot>(t.items.size()) - 1);
   }
   const Arena::Block block = t.arena.add(bytes, Arena::End::low);
-  t.peak = std::max(t.peak, t.arena.used());
   const Slot slot = t.unused.back();
   t.unused.pop_back();
   t.at(slot) = {block, {}};
@@ -363,7 +366,6 @@ Store::Times Store::wait(Ticket ticket) {
 }
 
 Bytes Store::held(int tier) const { return tiers_[static_cast<std::size_t>(tier)]->arena.used(); }
-Bytes Store::peak(int tier) const { return tiers_[static_cast<std::size_t>(tier)]->peak; }
 double Store::now() const { return seconds_now() - opened_; }
 
 }  // namespace ebb

@@ -75,7 +75,6 @@ class Store {
 
   // Bytes held in a tier, slots added count in full.
   Bytes held(int tier) const;
-  Bytes peak(int tier) const;
   double now() const;
 
  private:

@@ -41,6 +41,8 @@ TEST(Run, RefusesWhatCannotBe) {
               HasSubstr("the chain has 11 steps, the step says 10"));
   EXPECT_THAT(refusal([](RunOptions& o) { o.platform = speeds_of({memory_tier(10)}); }),
               HasSubstr("the platform has 1 tiers, the run 0"));
+  EXPECT_THAT(refusal([](RunOptions& o) { o.trace_events = std::size_t{1} << 60; }),
+              HasSubstr("a trace of"));
   EXPECT_THAT(refusal([](RunOptions& o) { o.progress_seconds = -1; }), HasSubstr("progress every"));
   EXPECT_THAT(refusal([](RunOptions& o) { o.replan_factor = 0.5; }), HasSubstr("more than 1"));
   EXPECT_THAT(refusal([](RunOptions& o) {
@@ -179,8 +181,156 @@ TEST(Run, CancelsAndWorksAgain) {
     EXPECT_THAT(error.what(), HasSubstr("cancelled after"));
   }
   other.join();
-  // The token stays stopped: this run ends at once, and nothing hangs.
+  // A token that was asked to stop stays so; with another one the run works again.
   EXPECT_THROW(run.forward(x, y), Error);
+  const auto another = std::make_unique<std::stop_source>();
+  run.set_stop(another->get_token());
+  const auto small = small_step(50);
+  RunOptions again = scarce(*small);
+  again.stop = stop->get_token();
+  ebb::Run works(*small, again);
+  EXPECT_THROW(results_of(works, *small), Error);
+  works.set_stop({});
+  EXPECT_TRUE(results_of(works, *small) == stored_all(*small));
+}
+
+// One cheap step first: the rest is still looked at in pieces of a fraction of a second.
+TEST(Run, HearsOfCancellationThoughTheFirstStepsAreCheap) {
+  const auto stop = std::make_unique<std::stop_source>();
+  std::int64_t ran = 0;
+  FunctionStep<double> step(
+      5000, 1,
+      [&](std::int64_t i, auto in, auto out) {
+        if (i > 0) std::this_thread::sleep_for(std::chrono::microseconds(500));
+        if (++ran == 100) stop->request_stop();
+        out[0] = in[0];
+      },
+      [](std::int64_t, auto, auto, auto) {});
+  RunOptions options;
+  options.chain = seconds_of(5000);
+  options.stop = stop->get_token();
+  ebb::Run run(step, options);
+  const std::vector<double> x{1};
+  std::vector<double> y(1);
+  EXPECT_THROW(run.forward(x, y), Error);
+  EXPECT_LT(ran, 1000);
+}
+
+TEST(Run, InitialAndFinalMayNotOverlap) {
+  const auto step = small_step(10);
+  ebb::Run run(*step, scarce(*step));
+  std::vector<double> state(5);
+  EXPECT_THAT(message_of([&] { run.forward(state, state); }), HasSubstr("overlap"));
+}
+
+// A medium that opens once: what fails while planning anew leaves a Run that says so each time.
+TEST(Run, SurvivesAFailedReplan) {
+  class Slow : public Medium {
+   public:
+    void reserve(Bytes bytes) override { memory_.resize(static_cast<std::size_t>(bytes)); }
+    void write(Bytes offset, std::span<const std::byte> bytes) override {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      std::copy(bytes.begin(), bytes.end(), memory_.begin() + offset);
+    }
+    void read(Bytes offset, std::span<std::byte> bytes) override {
+      std::copy_n(memory_.begin() + offset, bytes.size(), bytes.begin());
+    }
+
+   private:
+    std::vector<std::byte> memory_;
+  };
+  const auto step = small_step(300);
+  int opened = 0;
+  bool refuses = true;
+  SlowTier tier;
+  tier.name = "once";
+  tier.capacity = 1_MiB;
+  tier.open = [&](const Ledger&) -> std::unique_ptr<Medium> {
+    if (++opened > 1 && refuses) throw Error(ErrorCode::io, "no second time");
+    return std::make_unique<Slow>();
+  };
+  RunOptions options = planned(*step, {tier});
+  options.strategy = "async";
+  options.budget = 2000;
+  options.replan_factor = 2;
+  ebb::Run run(*step, options);
+  results_of(run, *step);
+  for (int again = 0; again < 2; ++again) {
+    try {
+      results_of(run, *step);
+      FAIL() << "it opened twice";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::io);
+    }
+    EXPECT_EQ(run.report().measured.steps, 0);
+  }
+  refuses = false;
+  EXPECT_TRUE(results_of(run, *step) == stored_all(*step));
+}
+
+TEST(Run, MovedFrom) {
+  const auto step = small_step(10);
+  ebb::Run run(*step, scarce(*step));
+  ebb::Run other(std::move(run));
+  EXPECT_TRUE(results_of(other, *step) == stored_all(*step));
+  EXPECT_THAT(message_of([&] { static_cast<void>(run.plan()); }), HasSubstr("moved from"));
+}
+
+// Even what is measured stays within the budget, in a ledger that allows more.
+TEST(Run, TheBudgetHoldsInALargerLedger) {
+  const auto step = gated_step(50);
+  const Ledger ledger;
+  RunOptions options;
+  options.ledger = ledger;
+  options.budget = 200'000;
+  options.tiers = {memory_tier(10_MiB)};
+  options.profile.step_seconds = options.profile.tier_seconds = 0.01;
+  ebb::Run run(*step, options);
+  results_of(run, *step);
+  EXPECT_LE(ledger.peak(), 200'000);
+  // Slots are states; the working set beside them must fit too.
+  RunOptions slots = planned(*step);
+  slots.strategy = "revolve";
+  slots.slots = 4;
+  slots.budget = 50'000;
+  EXPECT_THROW(ebb::Run(*step, slots), Error);
+}
+
+TEST(Run, TooSmallBudgetsAreSaidBeforeAnythingIsMeasured) {
+  const auto step = gated_step(50);
+  RunOptions options;
+  options.budget = 10'000;
+  options.tiers = {memory_tier(10_MiB)};
+  try {
+    ebb::Run run(*step, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::infeasible_budget);
+    EXPECT_TRUE(error.least_budget().has_value());
+  }
+}
+
+// Measure, plan, run in three calls, for steps that differ too.
+TEST(Run, ThreeCalls) {
+  for (const auto make : {small_step, uneven_step}) {
+    const auto step = make(60);
+    ProfileOptions quick;
+    quick.step_seconds = 0.01;
+    const Profile found = profile(*step, 8000, {}, quick);
+    RunOptions options;
+    options.budget = 8000;
+    options.chain = found.chain;
+    options.platform = found.platform;
+    options.plan = make_plan(found.chain, found.platform, {.strategy = "chain", .budget = 3500});
+    try {
+      ebb::Run run(*step, options);
+      EXPECT_TRUE(results_of(run, *step) == stored_all(*step));
+    } catch (const Error& error) {
+      // Steps that differ are run with room for the largest: refused when the run is made, or not.
+      EXPECT_FALSE(step->is_uniform()) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("replay"));
+    }
+  }
 }
 
 TEST(Run, TellsProgress) {

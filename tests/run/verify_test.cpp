@@ -88,6 +88,36 @@ TEST(GradientCheck, FindsRightAndWrongGradients) {
   EXPECT_THAT(found.text(), HasSubstr("initial.state[0]"));
 }
 
+TEST(GradientCheck, NotANumberIsNoAgreement) {
+  FunctionStep<double> step(
+      5, 1, [](std::int64_t, auto in, auto out) { out[0] = in[0]; },
+      [](std::int64_t, auto, auto, auto adjoint) { adjoint[0] = std::nan(""); });
+  RunOptions options;
+  options.chain = seconds_of(5);
+  const std::vector<double> initial{0.5};
+  EXPECT_TRUE(std::isnan(gradient_check(step, options, initial).largest_error()));
+  EXPECT_TRUE(std::isnan(gradient_check(step, options, initial, initial).largest_error()));
+}
+
+TEST(Verify, NotANumberIsADifference) {
+  // States beyond the range of fp16: tapes become infinite, gradients not a number.
+  FunctionStep<double> step(
+      20, 2,
+      [](std::int64_t, auto in, auto out) {
+        out[0] = in[0];
+        out[1] = in[1] * 0.5;
+      },
+      [](std::int64_t, auto before, auto, auto adjoint) {
+        adjoint[0] += (before[0] - before[0]) * adjoint[1];
+        adjoint[1] *= 0.5;
+      });
+  RunOptions options;
+  options.chain = seconds_of(20);
+  options.tape_codec = "fp16";
+  const std::vector<double> initial{1e6, 1};
+  EXPECT_TRUE(std::isnan(verify(step, options, initial).relative()));
+}
+
 TEST(GradientCheck, BadInput) {
   const auto step = small_step(5);
   EXPECT_THAT(message_of([&] {

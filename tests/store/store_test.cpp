@@ -120,7 +120,6 @@ TEST_P(EveryTier, BeyondItsNeedsIsRefused) {
   EXPECT_EQ(store.held(0), 10'000);
   store.drop(0, first);
   EXPECT_EQ(store.held(0), 4000);
-  EXPECT_EQ(store.peak(0), 10'000);
   store.add(0, 6000);
 }
 
@@ -267,8 +266,6 @@ TEST(Store, TheNullTierIsFree) {
   store.wait(get);
   EXPECT_EQ(item, Item(1'000'000, std::byte{5}));
   EXPECT_EQ(store.held(0), 1_GiB);
-  EXPECT_FALSE(null_tier().open(ledger)->keeps());
-  EXPECT_TRUE(memory_tier(1).open(ledger)->keeps());
 }
 
 TEST(Store, SmallItemsInMemoryAreDoneAtOnce) {
