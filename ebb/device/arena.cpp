@@ -4,6 +4,11 @@
 #include "ebb/core/error.h"
 
 namespace ebb {
+namespace {
+
+constexpr int kNear = 8;
+
+}  // namespace
 
 void Arena::reserve(std::size_t blocks) {
   nodes_.reserve(blocks);
@@ -38,8 +43,8 @@ Arena::Block Arena::add(Bytes bytes, End end) {
     fail(ErrorCode::out_of_budget, format_bytes(bytes), " more are needed; of ",
          format_bytes(size_), " ", format_bytes(used_), " are held");
   }
+  if (const std::optional<Block> after = near_hole(bytes, end)) return fill(*after, bytes);
   if (bytes > middle()) {
-    if (gap_before(hole_) >= bytes) return fill(hole_, bytes);
     for (Block after = first_;; after = at(after).after) {
       if (gap_before(after) >= bytes) return fill(after, bytes);
       if (after == kNone) break;
@@ -48,6 +53,19 @@ Arena::Block Arena::add(Bytes bytes, End end) {
   }
   const Bytes offset = end == End::low ? end_of(low_) : start_of(high_) - bytes;
   return insert(low_, high_, offset, bytes, end);
+}
+
+// A hole that fits, where one was made last or among the outermost blocks of that end: filled at
+// once, holes do not add up until everything has to be moved.
+std::optional<Arena::Block> Arena::near_hole(Bytes bytes, End end) const {
+  if (size_ - used_ - middle() < bytes) return {};
+  if (hole_ != high_ && gap_before(hole_) >= bytes) return hole_;
+  Block after = end == End::high ? kNone : first_;
+  for (int looked_at = 0; looked_at < kNear && after != high_; ++looked_at) {
+    if (gap_before(after) >= bytes) return after;
+    after = end == End::high ? before_of(after) : at(after).after;
+  }
+  return {};
 }
 
 // Into the gap before a block.

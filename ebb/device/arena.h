@@ -2,14 +2,15 @@
 // An arena: lays out blocks of any size in one range of bytes so that what fits in sum fits. It
 // knows offsets only; whose bytes they are, in memory or in a file, its owner knows.
 //
-// Blocks grow from both ends towards a gap in the middle. Where that gap is too small the first
-// gap between blocks that is large enough is taken, and where there is none the blocks are moved
-// together. Blocks that come and go like a stack at either end never move.
+// Blocks fill holes near their end, else they grow from both ends towards a gap in the middle. Where
+// that gap is too small the first hole that is large enough is taken, and where there is none the
+// blocks are moved together. Blocks that come and go like a stack at either end never move.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ class Arena {
 
   Block fresh();
   Block insert(Block before, Block after, Bytes offset, Bytes bytes, End end);
+  std::optional<Block> near_hole(Bytes bytes, End end) const;
   Block fill(Block after, Bytes bytes);
   void slide(Block block, Bytes to);
   void close_gaps();

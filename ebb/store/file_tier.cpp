@@ -10,7 +10,7 @@ namespace ebb {
 namespace {
 
 // Enough to keep a disk busy while others of them compute checksums.
-constexpr int kWorkers = 3;
+constexpr int kWorkers = 4;
 
 class ThreadMover : public FileMover {
  public:
