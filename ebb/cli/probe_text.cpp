@@ -49,8 +49,9 @@ Json json_of(const RealTier& real, const Tier& found, Bytes state) {
     json["direct"] = is_direct(real);
   }
   json["capacity"] = found.capacity == kUnlimited ? Json() : Json(found.capacity);
-  json["write"] = found.write_rate;
-  json["read"] = found.read_rate;
+  // null: more bytes take no more time.
+  json["write"] = std::isfinite(found.write_rate) ? Json(found.write_rate) : Json();
+  json["read"] = std::isfinite(found.read_rate) ? Json(found.read_rate) : Json();
   json["write_latency"] = found.write_latency;
   json["read_latency"] = found.read_latency;
   json["duplex"] = found.duplex;
@@ -98,7 +99,9 @@ void write_probe(const ProbeAnswer& answer, std::ostream& out) {
     const Tier& tier = tiers[k];
     out << "\nTier " << tier.name << ": " << how_it_works(answer.tiers[k]) << ".\n\n";
     const auto direction = [](double rate, double latency) {
-      return format_bytes(static_cast<Bytes>(rate)) + "/s, latency " + format_seconds(latency);
+      const std::string bytes = std::isfinite(rate) ? format_bytes(static_cast<Bytes>(rate)) + "/s"
+                                                    : "any number at once";
+      return bytes + ", latency " + format_seconds(latency);
     };
     lines.add("write", direction(tier.write_rate, tier.write_latency));
     lines.add("read", direction(tier.read_rate, tier.read_latency));

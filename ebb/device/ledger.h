@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger: the only way to memory. Every byte that ebb holds is charged to an account of a
-// ledger, which refuses what does not fit. What the bytes are for is the business of whoever opened
-// the account.
+// The ledger: the only way to memory. Every byte that ebb holds for states, tapes and what moves
+// them is charged to an account of a ledger, which refuses what does not fit. What the bytes are
+// for is the business of whoever opened the account.
 #pragma once
 
 #include <memory>

@@ -68,7 +68,7 @@ class Executor {
   void finish(std::int64_t steps);
   void hand_out();
 
-  // Copies.
+  // Copies (copies.cpp).
   void load(const Copy& action);
   void add(const Name& name, Bytes bytes);
   void save(const Copy& action);
