@@ -12,6 +12,9 @@
 namespace ebb {
 namespace {
 
+// Beyond that a figure says no more, and would widen the table.
+std::string error_text(double error) { return error < 10 ? format_percent(error) : "> 999 %"; }
+
 using Points = std::span<const AsyncPoint>;
 
 double per_step(std::int64_t count, std::int64_t steps) {
@@ -40,7 +43,7 @@ void write_series(const char* axis, Points points, std::ostream& out, Name name)
       row.insert(
           row.end(),
           {format_seconds(point.per_step(point.predicted)), format_seconds(point.per_step(found)),
-           format_percent(point.error()), format_number(per_step(found.forwards, point.steps)),
+           error_text(point.error()), format_number(per_step(found.forwards, point.steps)),
            format_bytes(point.footprint), format_percent(found.stall_seconds / found.seconds)});
     }
     rows.push_back(std::move(row));
