@@ -53,10 +53,19 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* 
 #elif defined(__aarch64__)
 bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 
-__attribute__((target("+crc"))) std::uint32_t by_instruction(const std::byte* p, std::size_t n,
-                                                             std::uint32_t crc) {
-  for (; n >= 8; p += 8, n -= 8) crc = __crc32cd(crc, eight(p));
-  for (; n > 0; ++p, --n) crc = __crc32cb(crc, static_cast<unsigned char>(*p));
+// Clang names the target and the instructions differently.
+#if defined(__clang__)
+#define EBB_CRC_TARGET __attribute__((target("crc")))
+#define EBB_CRC_EIGHT __builtin_arm_crc32cd
+#define EBB_CRC_ONE __builtin_arm_crc32cb
+#else
+#define EBB_CRC_TARGET __attribute__((target("+crc")))
+#define EBB_CRC_EIGHT __crc32cd
+#define EBB_CRC_ONE __crc32cb
+#endif
+EBB_CRC_TARGET std::uint32_t by_instruction(const std::byte* p, std::size_t n, std::uint32_t crc) {
+  for (; n >= 8; p += 8, n -= 8) crc = EBB_CRC_EIGHT(crc, eight(p));
+  for (; n > 0; ++p, --n) crc = EBB_CRC_ONE(crc, static_cast<unsigned char>(*p));
   return crc;
 }
 #else
