@@ -1,28 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codecs allocate nothing while encoding and decoding. Every `new` of this program is counted.
+// Codecs allocate nothing while encoding and decoding.
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <new>
 
 #include "ebb/codec/fields.h"
 #include "tests/codec/fields_of_elements.h"
-
-namespace {
-thread_local long allocations = 0;
-}
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/counted_new.h"
 
 namespace ebb::test {
 namespace {

@@ -252,36 +252,27 @@ TEST(Faults, OfATier) {
   expect_not_idle(tally);
 }
 
-TEST(Faults, OfSystemCallsByThreads) {
-  Random random(seed() + 1);
+// Tiers `before` the file take what they can.
+void try_system_calls(FileEngine engine, std::uint64_t seed, std::vector<SlowTier> before) {
+  Random random(seed);
   const TemporaryFolder folder;
   const FaultyCalls calls;
   Tally tally;
-  while (tally.struck < kCases && !HasFailure()) {
-    try_case(random,
-             {file_tier(folder.path(), 64_MiB, "disk",
-                        {.engine = FileEngine::threads, .direct = draw(random, 0, 1) == 1})},
-             tally);
+  while (tally.struck < kCases && !testing::Test::HasFailure()) {
+    std::vector<SlowTier> tiers = before;
+    tiers.push_back(file_tier(folder.path(), 64_MiB, "disk",
+                              {.engine = engine, .direct = draw(random, 0, 1) == 1}));
+    try_case(random, tiers, tally);
   }
   expect_not_idle(tally);
-  EXPECT_TRUE(folder.is_empty());
+  EXPECT_TRUE(folder.empty());
 }
+
+TEST(Faults, OfSystemCallsByThreads) { try_system_calls(FileEngine::threads, seed() + 1, {}); }
 
 TEST(Faults, OfSystemCallsByIoUring) {
   if (!has_uring()) GTEST_SKIP() << "no io_uring here";
-  Random random(seed() + 2);
-  const TemporaryFolder folder;
-  const FaultyCalls calls;
-  Tally tally;
-  while (tally.struck < kCases && !HasFailure()) {
-    try_case(random,
-             {memory_tier(2_KiB),
-              file_tier(folder.path(), 64_MiB, "disk",
-                        {.engine = FileEngine::uring, .direct = draw(random, 0, 1) == 1})},
-             tally);
-  }
-  expect_not_idle(tally);
-  EXPECT_TRUE(folder.is_empty());
+  try_system_calls(FileEngine::uring, seed() + 2, {memory_tier(2_KiB)});
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
   }
   // Every row works with at least one arrangement.
   EXPECT_GE(runs_, kSanitized ? 4 : 20);
-  EXPECT_TRUE(folder.is_empty());
+  EXPECT_TRUE(folder.empty());
 }
 
 std::vector<std::string> names() {

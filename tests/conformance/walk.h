@@ -7,6 +7,7 @@
 
 #include "ebb/run/run.h"
 #include "tests/conformance/steps.h"
+#include "tests/temporary_folder.h"
 
 namespace ebb::test {
 
@@ -73,19 +74,5 @@ inline Results stored_all(TestStep& step) {
   Run run(step, options);
   return results_of(run, step);
 }
-
-// A folder of its own for files, gone with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  bool is_empty() const;
-
- private:
-  std::string path_;
-};
 
 }  // namespace ebb::test

@@ -1,48 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing allocates while a plan runs, but for the plan's own cursor and what the standard library
-// takes for an exception: counted by replacing operator new.
+// takes for an exception.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <functional>
-#include <new>
 
 #include "ebb/run/function_step.h"
 #include "ebb/run/run.h"
 #include "tests/conformance/walk.h"
-
-namespace {
-
-std::atomic<bool> counting = false;
-std::atomic<std::int64_t> allocations = 0;
-
-void* counted(std::size_t bytes) {
-  if (counting) ++allocations;
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-// The standard library's own sorting asks this way.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/counted_new.h"
 
 namespace ebb::test {
 namespace {
 
 std::int64_t count(const std::function<void()>& work) {
-  allocations = 0;
-  counting = true;
+  const long before = allocations;
   work();
-  counting = false;
-  return allocations;
+  return allocations - before;
 }
 
 TEST(Allocation, NothingButThePlansCursor) {

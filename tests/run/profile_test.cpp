@@ -111,7 +111,7 @@ TEST(Profile, WithinARun) {
   EXPECT_TRUE(results_of(run, *step) == stored_all(*step));
   EXPECT_LE(ledger.peak(), 4000);
   EXPECT_GT(run.chain().at(0).forward, 0);
-  EXPECT_TRUE(folder.is_empty());
+  EXPECT_TRUE(folder.empty());
 }
 
 }  // namespace

@@ -4,12 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "ebb/run/run.h"
 #include "tests/conformance/walk.h"
+#include "tests/run/slow_medium.h"
 
 namespace ebb::test {
 namespace {
@@ -91,21 +90,6 @@ TEST(Trace, CountsWhatItHasNoRoomFor) {
   EXPECT_EQ(Json::parse(Ran(0).run->trace_json())["otherData"]["events_left_out"], 0);
 }
 
-class Sleepy : public Medium {
- public:
-  void reserve(Bytes bytes) override { memory_.resize(static_cast<std::size_t>(bytes)); }
-  void write(Bytes offset, std::span<const std::byte> bytes) override {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-    std::copy(bytes.begin(), bytes.end(), memory_.begin() + offset);
-  }
-  void read(Bytes offset, std::span<std::byte> bytes) override {
-    std::copy_n(memory_.begin() + offset, bytes.size(), bytes.begin());
-  }
-
- private:
-  std::vector<std::byte> memory_;
-};
-
 // A tier that is slower than the plan assumes is named, and the next forward plans anew.
 TEST(Report, SpeedsFarFromThePlan) {
   const auto step = small_step(300);
@@ -113,7 +97,7 @@ TEST(Report, SpeedsFarFromThePlan) {
   SlowTier tier;
   tier.name = "sleepy";
   tier.capacity = 1_MiB;
-  tier.open = [](const Ledger&) { return std::make_unique<Sleepy>(); };
+  tier.open = [](const Ledger&) { return std::make_unique<SlowMedium>(); };
   RunOptions options = planned(*step, {tier});
   options.strategy = "async";
   options.budget = 2000;

@@ -15,6 +15,7 @@
 #include "ebb/run/plan_cache.h"
 #include "tests/conformance/walk.h"
 #include "tests/message_of.h"
+#include "tests/run/slow_medium.h"
 
 namespace ebb::test {
 namespace {
@@ -225,20 +226,6 @@ TEST(Run, InitialAndFinalMayNotOverlap) {
 
 // A medium that opens once: what fails while planning anew leaves a Run that says so each time.
 TEST(Run, SurvivesAFailedReplan) {
-  class Slow : public Medium {
-   public:
-    void reserve(Bytes bytes) override { memory_.resize(static_cast<std::size_t>(bytes)); }
-    void write(Bytes offset, std::span<const std::byte> bytes) override {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-      std::copy(bytes.begin(), bytes.end(), memory_.begin() + offset);
-    }
-    void read(Bytes offset, std::span<std::byte> bytes) override {
-      std::copy_n(memory_.begin() + offset, bytes.size(), bytes.begin());
-    }
-
-   private:
-    std::vector<std::byte> memory_;
-  };
   const auto step = small_step(300);
   int opened = 0;
   bool refuses = true;
@@ -247,7 +234,7 @@ TEST(Run, SurvivesAFailedReplan) {
   tier.capacity = 1_MiB;
   tier.open = [&](const Ledger&) -> std::unique_ptr<Medium> {
     if (++opened > 1 && refuses) throw Error(ErrorCode::io, "no second time");
-    return std::make_unique<Slow>();
+    return std::make_unique<SlowMedium>();
   };
   RunOptions options = planned(*step, {tier});
   options.strategy = "async";

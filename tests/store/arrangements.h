@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,28 +19,9 @@
 #include "ebb/store/file.h"
 #include "ebb/store/slow_tier.h"
 #include "ebb/store/store.h"
+#include "tests/temporary_folder.h"
 
 namespace ebb::test {
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string path = std::filesystem::temp_directory_path() / "ebb-test-XXXXXX";
-    EXPECT_NE(::mkdtemp(path.data()), nullptr);
-    path_ = path;
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::filesystem::path path_;
-};
 
 using Item = std::vector<std::byte>;
 
@@ -87,7 +67,7 @@ struct Arrangement {
 
   bool is_file() const { return engine != FileEngine::any; }
   bool missing() const { return engine == FileEngine::uring && !has_uring(); }
-  SlowTier tier(const TempFolder& folder, Bytes capacity) const {
+  SlowTier tier(const TemporaryFolder& folder, Bytes capacity) const {
     if (!is_file()) return memory_tier(capacity);
     return file_tier(folder.path(), capacity, "disk", {.engine = engine, .direct = direct});
   }
@@ -118,11 +98,11 @@ class EveryTier : public ::testing::TestWithParam<Arrangement> {
   Store open(const TierNeeds& needs) {
     return {{GetParam().tier(folder_, needs.peak)}, {needs}, ledger_, {}};
   }
-  const TempFolder& folder() const { return folder_; }
+  const TemporaryFolder& folder() const { return folder_; }
   const Ledger& ledger() const { return ledger_; }
 
  private:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   Ledger ledger_;
 };
 

@@ -116,7 +116,7 @@ ssize_t counted(Call call, int fd, Data data, std::size_t bytes, off_t offset) {
 }
 
 TEST(FileTier, WholePagesGoPastTheCache) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const PlantedCalls calls;
   calls->pwrite = [](int fd, const void* data, std::size_t bytes, off_t offset) {
     return counted(::pwrite, fd, data, bytes, offset);
@@ -156,7 +156,7 @@ TEST_P(EveryFile, WithoutDirectTransfersTheCacheServes) {
 
 // It opens the file and refuses the transfers.
 TEST(FileTier, PretendedDirectTransfersAreFoundOut) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const PlantedCalls calls;
   calls->pread = [](int fd, void* data, std::size_t bytes, off_t offset) -> ssize_t {
     if ((::fcntl(fd, F_GETFL) & O_DIRECT) == 0) return ::pread(fd, data, bytes, offset);
@@ -274,7 +274,7 @@ TEST_P(EveryFile, AFolderThatCannotBeWritten) {
 
 TEST(FileTier, UringIsRefusedWhereItIsMissing) {
   if (has_uring()) GTEST_SKIP() << "io_uring is here";
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto open = [&] {
     const Store store({file_tier(folder.path(), 1, "disk", {.engine = FileEngine::uring})}, {{}},
                       Ledger(), {});

@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Once a store is open nothing is allocated any more, on no thread.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "ebb/device/arena.h"
 #include "ebb/device/buffer.h"
+#include "tests/counted_new.h"
 #include "tests/store/arrangements.h"
-
-namespace {
-std::atomic<long> allocations;
-}
-
-// The program's own, to be counted; all other forms come down to these.
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ebb::test {
 namespace {

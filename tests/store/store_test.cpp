@@ -217,7 +217,7 @@ TEST_P(EveryTier, MoreThanItsCapacityIsRefused) {
 
 TEST(Store, SeveralTiersAtOnce) {
   std::mt19937 random(8);
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const TierNeeds needs{.peak = 300'000, .largest = 100'000, .items = 3};
   Store store({memory_tier(1_MiB), file_tier(folder.path(), 1_MiB), null_tier()},
               {needs, needs, needs}, Ledger(), {});
