@@ -104,7 +104,8 @@ class Store::Lane {
       ++busy_;
       lock.unlock();
       serve_(transfer, worker);
-      transfer.state.store(Transfer::done, std::memory_order_release);
+      // In one order with the count of waiters that notify_all looks at, or a waiter sleeps for ever.
+      transfer.state.store(Transfer::done, std::memory_order_seq_cst);
       transfer.state.notify_all();
       lock.lock();
       --busy_;
