@@ -39,21 +39,34 @@ std::uint64_t eight(const std::byte* p) {
   return word;
 }
 
-#if defined(__x86_64__)
-bool has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+// Three lanes at a time, since an instruction begins long before the one before it has ended.
+constexpr std::size_t kLane = 4096;
 
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* p, std::size_t n,
-                                                               std::uint32_t crc) {
-  std::uint64_t wide = crc;
-  for (; n >= 8; p += 8, n -= 8) wide = _mm_crc32_u64(wide, eight(p));
-  crc = static_cast<std::uint32_t>(wide);
-  for (; n > 0; ++p, --n) crc = _mm_crc32_u8(crc, static_cast<unsigned char>(*p));
-  return crc;
+// kSkip[k][b]: what a checksum with b in its byte k becomes after kLane zeros.
+constexpr auto kSkip = [] {
+  std::array<std::array<std::uint32_t, 256>, 4> skip{};
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    std::uint32_t crc = std::uint32_t{1} << bit;
+    for (std::size_t i = 0; i < kLane; ++i) crc = (crc >> 8) ^ kTables[0][crc & 0xFF];
+    for (std::size_t b = 0; b < 256; ++b) {
+      if ((b >> (bit % 8) & 1) != 0) skip[bit / 8][b] ^= crc;
+    }
+  }
+  return skip;
+}();
+
+constexpr std::uint32_t skip_lane(std::uint32_t crc) {
+  return kSkip[0][crc & 0xFF] ^ kSkip[1][crc >> 8 & 0xFF] ^ kSkip[2][crc >> 16 & 0xFF] ^
+         kSkip[3][crc >> 24];
 }
-#elif defined(__aarch64__)
-bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 
-// Clang names the target and the instructions differently.
+// Compilers and CPUs name the target and the instructions differently.
+#if defined(__x86_64__)
+#define EBB_CRC_TARGET __attribute__((target("sse4.2")))
+#define EBB_CRC_EIGHT(crc, word) static_cast<std::uint32_t>(_mm_crc32_u64(crc, word))
+#define EBB_CRC_ONE _mm_crc32_u8
+bool has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+#elif defined(__aarch64__)
 #if defined(__clang__)
 #define EBB_CRC_TARGET __attribute__((target("crc")))
 #define EBB_CRC_EIGHT __builtin_arm_crc32cd
@@ -63,7 +76,20 @@ bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 #define EBB_CRC_EIGHT __crc32cd
 #define EBB_CRC_ONE __crc32cb
 #endif
+bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+#endif
+
+#if defined(EBB_CRC_TARGET)
 EBB_CRC_TARGET std::uint32_t by_instruction(const std::byte* p, std::size_t n, std::uint32_t crc) {
+  for (; n >= 3 * kLane; p += 3 * kLane, n -= 3 * kLane) {
+    std::uint32_t second = 0, third = 0;
+    for (std::size_t i = 0; i < kLane; i += 8) {
+      crc = EBB_CRC_EIGHT(crc, eight(p + i));
+      second = EBB_CRC_EIGHT(second, eight(p + kLane + i));
+      third = EBB_CRC_EIGHT(third, eight(p + 2 * kLane + i));
+    }
+    crc = skip_lane(skip_lane(crc) ^ second) ^ third;
+  }
   for (; n >= 8; p += 8, n -= 8) crc = EBB_CRC_EIGHT(crc, eight(p));
   for (; n > 0; ++p, --n) crc = EBB_CRC_ONE(crc, static_cast<unsigned char>(*p));
   return crc;

@@ -29,7 +29,8 @@ TEST(Checksum, InstructionAndTableAgreeAndPartsJoin) {
   std::mt19937 random(1);
   std::vector<std::byte> bytes(40'000);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  for (const std::size_t size : {0, 1, 7, 8, 9, 63, 64, 65, 1000, 4096, 12'287, 39'990}) {
+  for (const std::size_t size :
+       {0, 1, 7, 8, 9, 63, 64, 65, 1000, 4096, 12'287, 12'288, 12'289, 39'990}) {
     for (std::size_t offset = 0; offset < 9; ++offset) {
       const auto part = std::span<const std::byte>(bytes).subspan(offset, size);
       const std::uint32_t all = crc32c(part);
