@@ -95,6 +95,12 @@ void write_probe(const ProbeAnswer& answer, std::ostream& out) {
   lines.add("bytes", "state " + format_bytes(step.state) + ", tape " + format_bytes(step.tape) +
                          ", adjoint " + format_bytes(step.adjoint) + ", scratch " +
                          format_bytes(step.scratch));
+  const double copy_rate = answer.found.platform.copy_rate;
+  if (std::isfinite(copy_rate)) {
+    lines.add("copy", format_bytes(static_cast<Bytes>(copy_rate)) + "/s within fast memory");
+    lines.add("one state", "copied in " + in_forwards(static_cast<double>(step.state) / copy_rate,
+                                                      step.forward));
+  }
   for (std::size_t k = 0; k < tiers.size(); ++k) {
     const Tier& tier = tiers[k];
     out << "\nTier " << tier.name << ": " << how_it_works(answer.tiers[k]) << ".\n\n";

@@ -105,7 +105,9 @@ Prediction forecast_hsm(const Problem& p, std::int64_t slots) {
   const std::int64_t saves = Saves().of(n, slots) + (charged ? 1 : 0);
   f.actions = 2 * n + 2 * (n - 1) + 2 * saves;
   f.seconds = unavoidable_seconds(p.chain) + static_cast<double>(f.advances) * p.step.forward +
-              static_cast<double>(3 * n - 1) * p.chain.call();
+              static_cast<double>(3 * n - 1) * p.chain.call() +
+              static_cast<double>(n - 1 + saves) * static_cast<double>(p.step.state) /
+                  p.machine.platform.copy_rate;
   const std::int64_t held =
       std::max<std::int64_t>(std::min(slots - 1, n - 2), 0) + (charged ? 1 : 0);
   f.peak.assign(p.tiers().size() + 1, 0);

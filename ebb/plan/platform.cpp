@@ -29,6 +29,10 @@ void check_platform(const Platform& platform) {
     fail(ErrorCode::invalid_argument, "platform: fast is ", platform.fast,
          " bytes; it must be 0 or more");
   }
+  if (!(platform.copy_rate > 0)) {
+    fail(ErrorCode::invalid_argument, "platform: copy is ", platform.copy_rate,
+         " bytes/s; it must be above 0");
+  }
   if (platform.tiers.size() > 30) {
     fail(ErrorCode::invalid_argument, "platform: ", platform.tiers.size(),
          " tiers; at most 30 are allowed");

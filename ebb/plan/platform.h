@@ -34,6 +34,8 @@ struct Platform {
   std::string name = {};
   Bytes fast = kUnlimited;       // the memory where compute happens
   std::vector<Tier> tiers = {};  // slow memories, nearest first
+  // Of states within fast memory, to and from where compute happens: bytes a second, > 0.
+  double copy_rate = std::numeric_limits<double>::infinity();
   friend bool operator==(const Platform&, const Platform&) = default;
 };
 

@@ -2,6 +2,7 @@
 #include "ebb/plan/replay.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -253,7 +254,12 @@ void Replay::run(const Copy& action) {
 // When the copied item arrives. The source is there at `ready`.
 double Replay::transfer(const Copy& action, double ready) {
   const bool writes = action.to.is_slow();
-  if (!writes && !action.from.is_slow()) return std::max(now_, ready);
+  if (!writes && !action.from.is_slow()) {
+    if (std::isinf(machine_.platform.copy_rate)) return std::max(now_, ready);
+    wait(ready);
+    return now_ +=
+           static_cast<double>(size(action.item, action.step)) / machine_.platform.copy_rate;
+  }
   const Place place = writes ? action.to : action.from;
   const auto k = static_cast<std::size_t>(place.tier());
   const Tier& tier = machine_.platform.tiers[k];

@@ -29,8 +29,9 @@
 //  Compute is one lane; actions are reached in order, each when the compute lane is done with the
 //  one before: an Advance, Record or Reverse when it has run, a Copy when it is handed out, a Drop
 //  when it has waited. Advance, Record and Reverse take chain.call() + the sum over their steps on
-//  the compute lane. Copies between work and fast take no time: they arrive when they are reached
-//  or, if that is later, when their source arrives; compute does not wait for them. Copies to or
+//  the compute lane. Copies between work and fast wait for their source and take bytes/copy_rate on
+//  the compute lane; where that rate is infinite they take no time and compute does not wait for
+//  them: they arrive when they are reached or, if that is later, when their source arrives. Copies to or
 //  from a slow tier run on that tier's write or read lane (one lane for both when !duplex), first
 //  come first served: start = max(lane free, time reached, source arrived), end = start + latency +
 //  bytes/rate. The compute lane goes on at once.

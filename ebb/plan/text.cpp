@@ -146,11 +146,12 @@ std::string to_json(const Chain& chain) {
 
 Platform platform_from_json(std::string_view text) {
   const Json json = parse_json(text, "platform");
-  const JsonObject object(json, "platform", {"name", "note", "fast", "tiers"});
+  const JsonObject object(json, "platform", {"name", "note", "fast", "copy", "tiers"});
   Platform platform;
   platform.name = object.text("name", "");
   object.text("note", "");
   platform.fast = object.bytes("fast", kUnlimited);
+  platform.copy_rate = object.rate("copy", platform.copy_rate);
   const Json* const tiers = object.find("tiers");
   if (tiers != nullptr) platform.tiers = array_of(*tiers, "platform: tiers", tier_from);
   check_platform(platform);
@@ -160,6 +161,7 @@ Platform platform_from_json(std::string_view text) {
 std::string to_json(const Platform& platform) {
   Json json = {{"name", platform.name}};
   if (platform.fast != kUnlimited) json["fast"] = platform.fast;
+  if (std::isfinite(platform.copy_rate)) json["copy"] = platform.copy_rate;
   Json& tiers = json["tiers"] = Json::array();
   for (const Tier& tier : platform.tiers) tiers.push_back(json_of(tier));
   return dumped(json);

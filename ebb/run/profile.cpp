@@ -2,6 +2,7 @@
 #include "ebb/run/profile.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -23,6 +24,8 @@ constexpr Bytes kTapesMeasured = Bytes{64} << 20;
 constexpr double kLongEnough = 2e-3;
 constexpr std::int64_t kMostSteps = 1 << 20;
 constexpr std::int64_t kLarger = 4;
+constexpr Bytes kCopied = Bytes{1} << 20;
+constexpr std::size_t kWork = 16 << 10;
 constexpr Bytes kTierMeasured = Bytes{64} << 20;
 
 double now() {
@@ -239,7 +242,7 @@ Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain
 
 namespace {
 
-// Transfers of one tier, one at a time: as most plans make them, with steps between.
+// Transfers of one tier, one at a time and while the caller computes: as most plans make them.
 class TierBench {
  public:
   TierBench(const SlowTier& tier, Bytes large, const ProfileOptions& options)
@@ -265,13 +268,14 @@ class TierBench {
     std::vector<double> writes, reads, boths;
     const double until = now() + seconds_;
     while (writes.size() < kLeastRepeats || now() < until) {
-      writes.push_back(seconds_of([&] { store_.wait(put(first)); }));
-      reads.push_back(seconds_of([&] { store_.wait(get(second)); }));
-      boths.push_back(seconds_of([&] {
-        const Store::Ticket out = put(first);
-        store_.wait(get(second));
-        store_.wait(out);
-      }));
+      const double start = store_.now();
+      writes.push_back(end(put(first)) - start);
+      const double between = store_.now();
+      reads.push_back(end(get(second)) - between);
+      const double again = store_.now();
+      const Store::Ticket out = put(first);
+      const double read = end(get(second));
+      boths.push_back(std::max(read, end(out)) - again);
     }
     store_.drop(0, first);
     store_.drop(0, second);
@@ -279,8 +283,15 @@ class TierBench {
   }
 
  private:
+  // When the transfer ends; until then the processor is as busy as in a run.
+  double end(Store::Ticket ticket) {
+    while (!store_.done(ticket)) std::ranges::rotate(work_, work_.begin() + 1);
+    return store_.wait(ticket).end;
+  }
+
   Bytes large_;
   Buffer memory_;
+  std::array<std::byte, kWork> work_{};
   Store store_;
   double seconds_;
 };
@@ -298,6 +309,35 @@ void split(double little, double much, Bytes small, Bytes large, double& rate, d
 }
 
 }  // namespace
+
+// Copied as plans copy: from one place to many and back, beyond the caches where there is room.
+double profile_copies(Bytes state, const ProfileOptions& options) {
+  if (state < 1) {
+    fail(ErrorCode::invalid_argument, "profile_copies: states of ", state,
+         " bytes; they have 1 or more");
+  }
+  const Bytes kept = std::min(kTapesMeasured, free_room(options) - state) / state;
+  // Where no second state fits none is ever copied.
+  if (kept < 1) return std::numeric_limits<double>::infinity();
+  const Ledger ledger = options.ledger.value_or(Ledger());
+  const Buffer live(ledger, "profile", state), slots(ledger, "profile", kept * state);
+  const auto bytes = static_cast<std::size_t>(state);
+  std::memset(live.data(), 0, bytes);
+  std::memset(slots.data(), 0, static_cast<std::size_t>(slots.size()));
+  const Bytes many = std::max(kept, kCopied / state + 1);
+  std::vector<double> times;
+  const double until = now() + options.step_seconds / 10;
+  while (times.size() < kLeastRepeats || now() < until) {
+    times.push_back(seconds_of([&] {
+      for (Bytes i = 0; i < many; ++i) {
+        std::byte* const slot = slots.data() + i % kept * state;
+        std::memcpy(slot, live.data(), bytes);
+        std::memcpy(live.data(), slot, bytes);
+      }
+    }));
+  }
+  return 2 * static_cast<double>(many) * static_cast<double>(state) / median(times);
+}
 
 Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
   if (item < 1) {
@@ -352,7 +392,10 @@ Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
   }
   found.platform.fast = budget;
   Bytes item = 1;
-  if (steps > 0) item = found.chain.typical().state;
+  if (steps > 0) {
+    item = found.chain.typical().state;
+    found.platform.copy_rate = profile_copies(item, options);
+  }
   for (const SlowTier& tier : tiers) {
     found.platform.tiers.push_back(profile_tier(tier, item, options));
   }

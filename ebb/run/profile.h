@@ -44,6 +44,9 @@ struct Profile {
 Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
                 const ProfileOptions& options = {});
 
+// How fast states of that size are kept in fast memory and come back: bytes a second.
+double profile_copies(Bytes state, const ProfileOptions& options = {});
+
 // One tier, with items of that size.
 Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options = {});
 

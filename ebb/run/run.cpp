@@ -2,31 +2,28 @@
 #include "ebb/run/run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <sstream>
 #include <utility>
 
-#include "ebb/codec/codec.h"
 #include "ebb/core/error.h"
 #include "ebb/plan/replay.h"
-#include "ebb/run/coded_step.h"
+#include "ebb/run/codecs.h"
 #include "ebb/run/compare_runs.h"
 #include "ebb/run/executor.h"
 #include "ebb/run/plan_cache.h"
 #include "ebb/run/sizes.h"
+#include "ebb/run/speeds.h"
 #include "ebb/run/trace.h"
 
 namespace ebb {
 namespace {
 
-// Below this share of a run's time a tier's speed makes no difference.
-constexpr double kTierMatters = 0.02;
 constexpr std::int64_t kComparedSteps = 64;
 constexpr std::size_t kMostTraceEvents = 100'000'000;
 constexpr Bytes kMostItems = 1 << 20;
 
-void check(const Step& step, const RunOptions& options) {
+RunOptions checked(const Step& step, RunOptions options) {
   if (step.steps() < 0 && step.steps() != Step::kUnknown) {
     fail(ErrorCode::invalid_argument, "run: the step says ", step.steps(),
          " steps; there must be 0 or more, or Step::kUnknown");
@@ -34,10 +31,6 @@ void check(const Step& step, const RunOptions& options) {
   if (options.budget < 0) {
     fail(ErrorCode::invalid_argument, "run: the budget is ", options.budget,
          " bytes; it must be 0 or more");
-  }
-  if (!options.state_codec.empty() && !options.transfer_codec.empty()) {
-    fail(ErrorCode::invalid_argument, "run: state codec '", options.state_codec,
-         "' and transfer codec '", options.transfer_codec, "' exclude each other; name one");
   }
   if (options.plan && !options.chain) {
     fail(ErrorCode::invalid_argument, "run: a plan needs the chain that it was made for");
@@ -65,59 +58,31 @@ void check(const Step& step, const RunOptions& options) {
     }
     if (!tier.open) fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has no medium");
   }
-}
-
-// Words, not bytes: what is 0 in all its bits costs nothing.
-std::shared_ptr<const Codec> transfer_codec(const std::string& words) {
-  if (words.empty()) return nullptr;
-  const CodecRow& row = codec_row(std::string_view(words).substr(0, words.find(':')));
-  if (!row.exact || row.fixed) {
-    fail(ErrorCode::invalid_argument, "run: transfer codec '", words,
-         "': it takes lossless ones whose size depends on the content: events, zstd, lz4");
-  }
-  return make_codec(words, row.name == "events" ? Element::f32 : Element::byte);
+  return options;
 }
 
 }  // namespace
 
 struct Run::State {
   State(Step& given, RunOptions run_options)
-      : options(std::move(run_options)),
+      : options(checked(given, std::move(run_options))),
         ledger(options.ledger.value_or(Ledger(std::max<Bytes>(0, options.budget)))),
         raw(given),
-        step(&given) {
-    check(given, options);
+        codecs(given, {options.tape_codec, options.state_codec, options.transfer_codec}),
+        step(codecs.step()) {
     trace = Trace(options.trace_events);
-    transfers = transfer_codec(options.transfer_codec);
-    if (!options.tape_codec.empty()) {
-      coded = std::make_unique<CodedStep>(given, options.tape_codec);
-      step = coded.get();
-    }
-    if (!options.state_codec.empty()) {
-      if (!given.is_uniform() || given.steps() == 0) {
-        fail(ErrorCode::invalid_argument, "run: state codec '", options.state_codec,
-             "': it takes a Step of 1 step or more, all alike");
-      }
-      state_codec = std::make_unique<FieldCodec>(options.state_codec, given.state_fields(),
-                                                 given.bytes(0).state);
-      if (state_codec->encoded_bytes() >= given.bytes(0).state) {
-        fail(ErrorCode::invalid_argument, "run: state codec '", options.state_codec,
-             "' makes no state smaller: ", given.bytes(0).state, " bytes become ",
-             state_codec->encoded_bytes());
-      }
-    }
     measure();
     // What it pointed to is the caller's again.
     options.profile.initial = {};
     make();
   }
 
-  bool unknown() const { return step->steps() == Step::kUnknown; }
+  bool unknown() const { return step.steps() == Step::kUnknown; }
 
   // The chain with the step's bytes and given or measured seconds; the platform with the tiers'
   // given or measured speeds.
   void measure() {
-    const std::int64_t steps = unknown() ? options.profile.expected_steps : step->steps();
+    const std::int64_t steps = unknown() ? options.profile.expected_steps : step.steps();
     const bool has_tiers = !options.tiers.empty();
     if (options.chain && steps > 0 && !unknown() && options.chain->steps() != steps) {
       fail(ErrorCode::invalid_argument, "run: the chain has ", options.chain->steps(),
@@ -131,15 +96,19 @@ struct Run::State {
     how.ledger = ledger;
     how.host_ledger = options.host_ledger;
     how.room = options.budget;
-    chain = chain_of(*step, has_tiers, steps, options.chain ? &*options.chain : nullptr);
+    chain = chain_of(step, has_tiers, steps, options.chain ? &*options.chain : nullptr);
     // Where even the working set does not fit nothing is measured: planning says what would.
     const bool hopeless = steps == 0 || largest_working() > options.budget;
-    if (!options.chain && !hopeless) {
-      chain = profile(*step, options.budget, {}, how).chain;
-      chain = chain_of(*step, has_tiers, steps, &chain);
-    }
-    if (state_codec) keep_states_encoded(has_tiers);
     platform = options.platform.value_or(Platform{});
+    if (!options.chain && !hopeless) {
+      const Profile found = profile(step, options.budget, {}, how);
+      chain = chain_of(step, has_tiers, steps, &found.chain);
+      if (!options.platform) platform = found.platform;
+    }
+    chain = codecs.kept(chain, has_tiers);
+    if (!options.platform && options.chain && !hopeless) {
+      platform.copy_rate = profile_copies(chain.typical().state, how);
+    }
     platform.fast = options.budget;
     for (std::size_t k = 0; k < options.tiers.size(); ++k) {
       if (!options.platform) {
@@ -152,14 +121,7 @@ struct Run::State {
     check_platform(platform);
   }
 
-  void keep_states_encoded(bool has_tiers) {
-    StepCost cost = chain.at(0);
-    cost.live = cost.state;
-    cost.state = rounded(state_codec->encoded_bytes(), item_grain(cost.tape, has_tiers));
-    chain = Chain::uniform(chain.steps(), cost, chain.call());
-  }
-
-  Bytes final_room() const { return rounded(step->final_bytes(), kAlignment); }
+  Bytes final_room() const { return rounded(step.final_bytes(), kAlignment); }
 
   // What the working set takes at most, for steps that differ: memory cannot grow and shrink with
   // each of them.
@@ -170,9 +132,23 @@ struct Run::State {
     return add_bytes(add_bytes(live, most.adjoint), add_bytes(most.scratch, most.tape));
   }
 
+  // Plans and takes the memory.
   void make() {
     executor.reset();
     if (unknown()) check_unknown();
+    plan = options.plan ? replayed(*options.plan) : cached_plan(chain, platform, how_to_plan());
+    ExecutorSetup setup;
+    setup.holdings = needed();
+    setup.state_codec = codecs.state();
+    setup.transforms_all = codecs.for_transfers();
+    setup.stop = options.stop;
+    setup.progress = options.progress;
+    setup.progress_seconds = options.progress_seconds;
+    booked = setup.holdings.fast;
+    executor = std::make_unique<Executor>(step, chain, *plan, setup);
+  }
+
+  PlanOptions how_to_plan() const {
     PlanOptions how;
     how.strategy = options.strategy;
     how.slots = options.slots;
@@ -183,15 +159,13 @@ struct Run::State {
     if (unknown() && options.strategy == "auto") {
       how.strategy = options.tiers.empty() ? "online" : "async";
     }
-    if (!step->is_uniform() && !options.slots) how.working = largest_working();
-    if (options.plan) {
-      plan = replayed(*options.plan);
-    } else {
-      plan = cached_plan(chain, platform, how);
-    }
+    if (!step.is_uniform() && !options.slots) how.working = largest_working();
+    return how;
+  }
 
-    ExecutorSetup setup;
-    HoldingsSetup& holdings = setup.holdings;
+  // The memory that the plan needs.
+  HoldingsSetup needed() {
+    HoldingsSetup holdings;
     const std::vector<Bytes>& peak = plan->prediction.peak;
     const StepCost most = chain.steps() > 0 ? chain.typical() : StepCost{};
     holdings.fast = unknown() ? options.budget : peak[0];
@@ -205,7 +179,7 @@ struct Run::State {
                   holdings.fast);
     }
     holdings.state = most.live_bytes();
-    if (!step->is_uniform()) holdings.state = std::max(holdings.state, final_room());
+    if (!step.is_uniform()) holdings.state = std::max(holdings.state, final_room());
     holdings.adjoint = most.adjoint;
     holdings.tiers = options.tiers;
     for (std::size_t k = 0; k < options.tiers.size(); ++k) {
@@ -214,26 +188,21 @@ struct Run::State {
       needs.largest = std::max({most.state, most.tape, most.live});
       needs.items = static_cast<std::size_t>(
           std::min(kMostItems, needs.peak / std::min(most.state, most.tape) + 1));
-      set_transforms(needs);
+      codecs.set_transforms(needs);
       holdings.needs.push_back(std::move(needs));
     }
     holdings.ledger = ledger;
     holdings.host = options.host_ledger.value_or(Ledger());
     holdings.trace = options.trace_events > 0 ? &trace : nullptr;
-    setup.state_codec = state_codec.get();
-    setup.transforms_all = transfers != nullptr;
-    setup.stop = options.stop;
-    setup.progress = options.progress;
-    setup.progress_seconds = options.progress_seconds;
-    booked = holdings.fast;
-    executor = std::make_unique<Executor>(*step, chain, *plan, setup);
+    return holdings;
   }
 
   std::shared_ptr<const Plan> replayed(const Plan& given) const {
     Plan copy = given;
     copy.machine.platform.tiers = platform.tiers;
+    copy.machine.platform.copy_rate = platform.copy_rate;
     copy.machine.platform.fast = std::min(copy.machine.platform.fast, options.budget);
-    if (!step->is_uniform() && !copy.machine.working) copy.machine.working = largest_working();
+    if (!step.is_uniform() && !copy.machine.working) copy.machine.working = largest_working();
     const auto cursor = copy.cursor();
     ReplayOptions how;
     how.length_unknown = copy.length_unknown;
@@ -259,37 +228,10 @@ struct Run::State {
     }
   }
 
-  void set_transforms(TierNeeds& needs) const {
-    if (transfers) {
-      needs.encode = [codec = transfers](std::span<const std::byte> from, std::span<std::byte> to) {
-        return codec->encode(from, to);
-      };
-      needs.decode = [codec = transfers](std::span<const std::byte> from, std::span<std::byte> to) {
-        codec->decode(from, to);
-        return static_cast<Bytes>(to.size());
-      };
-    } else if (state_codec) {
-      needs.encode = [this](std::span<const std::byte> from, std::span<std::byte> to) {
-        const Bytes bytes = state_codec->encoded_bytes();
-        state_codec->encode(from, to.first(static_cast<std::size_t>(bytes)));
-        return bytes;
-      };
-      needs.decode = [this](std::span<const std::byte> from, std::span<std::byte> to) {
-        const auto bytes = static_cast<std::size_t>(state_codec->encoded_bytes());
-        state_codec->decode(from.first(bytes), to);
-        return static_cast<Bytes>(to.size());
-      };
-    }
-  }
-
-  bool is_lossy() const {
-    return (coded && !coded->exact()) || (state_codec && !state_codec->exact());
-  }
-
   // Once, on the first steps and from the state the run starts with: against a plan without codecs
   // in the same budget, which gives exact gradients. Only one of their memories is held at a time.
   void measure_codec_error(std::span<const std::byte> initial) {
-    if (!options.measure_codec_error || !is_lossy() || codec_error) return;
+    if (!options.measure_codec_error || codecs.exact() || codec_error) return;
     if (unknown()) {
       codec_error = Verification{};
       return;
@@ -321,15 +263,18 @@ struct Run::State {
     replans = false;
   }
 
-  // Plans anew when transfers were far from what the plan assumes.
-  void compare_speeds() {
+  // After a backward. Plans anew when transfers were far from what the plan assumes.
+  void remark() {
     remarks.clear();
     const Measured& measured = executor->measured();
-    for (std::size_t k = 0; k < platform.tiers.size(); ++k) {
-      Tier& tier = platform.tiers[k];
-      const TierTraffic& traffic = measured.tiers[k];
-      compare(tier.name + " writes", traffic.written, tier.write_rate, tier.write_latency);
-      compare(tier.name + " reads", traffic.read, tier.read_rate, tier.read_latency);
+    if (options.replan_factor > 0) {
+      SpeedRemarks speeds = compare_speeds(platform, measured, options.replan_factor);
+      remarks = std::move(speeds.lines);
+      if (!remarks.empty() && !options.plan) {
+        for (std::string& line : remarks) line += "; the next forward plans with what was measured";
+        platform = std::move(speeds.found);
+        replans = true;
+      }
     }
     if (measured.failed_transfers > 0) {
       std::ostringstream text;
@@ -339,40 +284,12 @@ struct Run::State {
     }
   }
 
-  void compare(const std::string& what, const TierTraffic::Direction& traffic, double& rate,
-               double& latency) {
-    const double factor = options.replan_factor;
-    const auto items = static_cast<double>(traffic.states + traffic.tapes);
-    const double assumed = latency * items + static_cast<double>(traffic.bytes) / rate;
-    const double seconds = executor->measured().seconds;
-    if (factor == 0 || items < 4 ||
-        std::max(assumed, traffic.busy_seconds) < kTierMatters * seconds) {
-      return;
-    }
-    const double ratio = traffic.busy_seconds / std::max(assumed, 1e-12);
-    if (ratio <= factor && ratio * factor >= 1) return;
-    std::ostringstream text;
-    text.precision(3);
-    text << what << " took " << traffic.busy_seconds << " s where the plan assumed " << assumed
-         << " s";
-    if (!options.plan) {
-      text << "; the next forward plans with what was measured";
-      rate /= ratio;
-      latency *= ratio;
-      if (!std::isfinite(rate)) rate = static_cast<double>(traffic.bytes) / traffic.busy_seconds;
-      replans = true;
-    }
-    remarks.push_back(text.str());
-  }
-
   RunOptions options;
   Ledger ledger;
   Trace trace{0};
   Step& raw;
-  Step* step;
-  std::unique_ptr<CodedStep> coded;
-  std::unique_ptr<FieldCodec> state_codec;
-  std::shared_ptr<const Codec> transfers;
+  RunCodecs codecs;
+  Step& step;  // as the codecs make it
   Chain chain = Chain::uniform(0, {});
   Platform platform;
   std::shared_ptr<const Plan> plan;
@@ -399,7 +316,7 @@ void Run::forward(std::span<const std::byte> initial, std::span<std::byte> final
   State& s = state();
   s.prepare(initial);
   s.trace.clear();
-  s.callers = static_cast<Bytes>(initial.size() + final.size()) + s.step->callers_bytes();
+  s.callers = static_cast<Bytes>(initial.size() + final.size()) + s.step.callers_bytes();
   s.executor->forward(initial, final);
 }
 
@@ -408,7 +325,7 @@ void Run::backward(std::span<const std::byte> adjoint, std::span<std::byte> init
   if (!s.executor) fail(ErrorCode::invalid_argument, "run: backward needs a forward before it");
   s.executor->backward(adjoint, initial_adjoint);
   s.callers += static_cast<Bytes>(adjoint.size() + initial_adjoint.size());
-  s.compare_speeds();
+  s.remark();
 }
 
 void Run::set_stop(std::stop_token stop) {

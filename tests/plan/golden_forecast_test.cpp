@@ -106,6 +106,7 @@ TEST(GoldenForecast, IsWhatReplayFinds) {
       Machine bytes;
       bytes.platform = with_tiers({slow_tier(1, 1)});
       bytes.platform.fast = 3 + 7 + 2 + 5 + 3 * (s - 1);
+      bytes.platform.copy_rate = 16;
       expect_forecast(draft_hsm, chain, bytes);
       expect_forecast(draft_constant, chain, bytes);
       Machine slots;

@@ -66,6 +66,7 @@ RandomCase CaseMaker::next() {
   }
   const std::int64_t tiers = between(0, 2);
   for (int k = 0; k < tiers; ++k) c.platform.tiers.push_back(tier(k, c.chain.typical().state));
+  if (one_in(3)) c.platform.copy_rate = static_cast<double>(between(1, 64)) / 4;
   c.slots = c.chain.is_uniform() && one_in(4);
   return c;
 }

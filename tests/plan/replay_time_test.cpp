@@ -213,6 +213,27 @@ TEST(ReplayTime, CopiesInsideFastMemoryPassTheWaitOn) {
                5 + 1 + 2 + 1 + 2, 4);
 }
 
+TEST(ReplayTime, CopiesInsideFastMemoryTakeTheirTime) {
+  Machine machine = with_disk();
+  machine.platform.copy_rate = 4;  // a state takes 0.5
+  const std::vector<Action> actions{
+      Advance{0, 1}, save(1),      Record{1, 2},  Reverse{1, 2},
+      load(0),       Record{0, 1}, Reverse{0, 1}, drop_state(1, Place::fast)};
+  expect_times(run(chain_of(2), machine, actions), 3 * 1 + 2 * 2 + 2 * 0.5, 0);
+  machine.sync = true;
+  expect_times(run(chain_of(2), machine, actions), 3 * 1 + 2 * 2 + 2 * 0.5, 0);
+  // They wait for their source.
+  machine.sync = false;
+  expect_times(run(chain_of(2), machine,
+                   {Advance{0, 1}, copy_state(1, Place::work, kDisk),  // write [1,3)
+                    copy_state(1, kDisk, Place::fast),                 // read [3,5)
+                    load(0),                                           // stalls 2, ends at 3.5
+                    load(1),                                           // stalls 1.5, ends at 5.5
+                    Record{1, 2}, Reverse{1, 2}, load(0), Record{0, 1}, Reverse{0, 1},
+                    drop_state(1, Place::fast), drop_state(1, kDisk)}),
+               5.5 + 1 + 2 + 0.5 + 1 + 2, 3.5);
+}
+
 TEST(ReplayTime, LatencyAndRateOfEachDirection) {
   Machine machine = with_disk();
   machine.platform.tiers[0] = Tier{

@@ -88,12 +88,13 @@ TEST(ChainText, SaysWhatIsWrongAndWhere) {
 }
 
 TEST(PlatformText, ReadsAllOfIt) {
-  const Platform platform =
-      platform_from_json(R"({"name":"box","note":"from a data sheet","fast":"1MiB","tiers":[
+  const Platform platform = platform_from_json(
+      R"({"name":"box","note":"from a data sheet","fast":"1MiB","copy":"4GB/s","tiers":[
       {"name":"host","capacity":4096,"write":0.5,"read":"2kB/s","latency":0.25,"duplex":false},
       {"name":"disk","write_latency":1,"read_latency":2}]})");
   EXPECT_EQ(platform.name, "box");
   EXPECT_EQ(platform.fast, 1_MiB);
+  EXPECT_EQ(platform.copy_rate, 4e9);
   ASSERT_EQ(platform.tiers.size(), 2U);
   EXPECT_EQ(platform.tiers[0], (Tier{"host", 4096, 0.5, 2000, 0.25, 0.25, false}));
   EXPECT_EQ(platform.tiers[1].capacity, kUnlimited);
@@ -107,6 +108,7 @@ TEST(PlatformText, ReadsAllOfIt) {
 TEST(PlatformText, ReadsBackWhatItWrites) {
   Platform platform{
       "box", 12345, {{"a", 1, 0.1, 2.5e9, 1e-7, 3, false}, {"b\"c", kUnlimited, 7, 8, 0, 0, true}}};
+  platform.copy_rate = 3.25e9;
   EXPECT_EQ(platform_from_json(to_json(platform)), platform);
   platform = Platform{"", kUnlimited, {Tier{.name = "free"}}};
   EXPECT_EQ(platform_from_json(to_json(platform)), platform);
@@ -116,6 +118,7 @@ TEST(PlatformText, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(platform_message(R"({"slow":1})"), HasSubstr("platform: unknown key \"slow\""));
   EXPECT_THAT(platform_message(R"({"note":1})"), HasSubstr("platform: note is 1"));
   EXPECT_THAT(platform_message(R"({"fast":-1})"), HasSubstr("platform: fast is -1"));
+  EXPECT_THAT(platform_message(R"({"copy":0})"), HasSubstr("platform: copy is 0"));
   EXPECT_THAT(platform_message(R"({"tiers":[{}]})"),
               HasSubstr("platform: tiers[0]: the key \"name\" is missing"));
   EXPECT_THAT(platform_message(R"({"tiers":[{"name":"a"},{"name":"b","write":0}]})"),
