@@ -25,9 +25,7 @@ class Bench {
 
   AsyncResults run() {
     const std::vector<std::string> strategies = compared_strategies();
-    std::vector<std::int64_t> intervals = setup_.intervals;
-    std::erase_if(intervals, [this](std::int64_t k) { return k > most_steps(); });
-    all_ = setup_.steps.size() * strategies.size() + intervals.size() +
+    all_ = setup_.steps.size() * strategies.size() + setup_.intervals.size() +
            setup_.vary_sweeps.size() * strategies.size();
 
     tell("measuring the tiers", 0);
@@ -50,7 +48,7 @@ class Bench {
         results_.by_steps.push_back(measure(strategy, steps, setup_.sweeps, {}));
     }
     check_any_fits();
-    for (const std::int64_t interval : intervals) {
+    for (const std::int64_t interval : setup_.intervals) {
       results_.by_interval.push_back(measure("async", most_steps(), setup_.sweeps, interval));
     }
     for (const std::int64_t sweeps : setup_.vary_sweeps) {

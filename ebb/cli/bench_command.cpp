@@ -2,6 +2,7 @@
 #include "ebb/cli/bench_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -88,6 +89,12 @@ AsyncSetup read_async(const AsyncWords& words) {
       read_count("--sweeps", words.sweeps.value_or(usual.sweeps), 1, StencilStep::kMostSweeps);
   setup.steps = counts("--steps", words.steps, usual.steps, StencilStep::kMostSteps);
   setup.intervals = counts("--interval", words.interval, usual.interval, StencilStep::kMostSteps);
+  const std::int64_t last = setup.steps.back();  // the steps that (b) runs
+  if (words.interval && *std::ranges::max_element(setup.intervals) > last) {
+    fail(ErrorCode::invalid_argument, "--interval is '", *words.interval, "'; it must be up to ",
+         last, ", the last of --steps");
+  }
+  std::erase_if(setup.intervals, [last](std::int64_t k) { return k > last; });
   setup.vary_sweeps =
       counts("--vary-sweeps", words.vary_sweeps, usual.vary_sweeps, StencilStep::kMostSweeps);
   if (words.budget) setup.budget = read_size("--budget", *words.budget, 0, kUnlimited);
@@ -162,8 +169,8 @@ Command declare_async(CLI::App& app) {
 Command declare_bench(CLI::App& app) {
   app.require_subcommand(1);
   app.footer(kBenchFooter);
-  CLI::App& async = *app.add_subcommand(
-      "async", "Asynchronous checkpointing against the others (Kukreja et al. 2018)");
+  CLI::App& async =
+      *app.add_subcommand("async", "Asynchronous checkpointing (Kukreja et al. 2018)");
   return declare_async(async);
 }
 
