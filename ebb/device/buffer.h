@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory charged to a ledger.
+// Host memory charged to a ledger, one block at a time. What lies where inside it is the arena's
+// business or the owner's.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes seen as the numbers that they are.
+// Bytes seen as the numbers that they are, for comparisons. Which numbers they are their fields say.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a run has come.
+// How far a run has come, as its callback sees it. How it is shown is the caller's business.
 #pragma once
 
 #include <cstdint>
