@@ -250,24 +250,28 @@ Rates store_rates(const SlowTier& tier, Bytes item, Bytes all) {
   return {static_cast<double>(all) / write, static_cast<double>(all) / read};
 }
 
-// With `verified` fio writes and then reads with a checksum in every block, as the file tier does.
-double fio_rate(const std::string& directory, const std::string& kind, bool verified, Bytes item,
-                Bytes all) {
-  const std::string how = verified ? " --rw=write --verify=crc32c --do_verify=1" : " --rw=" + kind;
+// Runs fio once; `how` says what it does. 0 where it does not say.
+Rates fio_rates(const std::string& directory, const std::string& how, Bytes item, Bytes all) {
   const std::string command = "fio --name=ebb --directory=" + directory + how +
                               " --bs=" + std::to_string(item) +
                               " --iodepth=" + std::to_string(kDepth) +
                               " --ioengine=io_uring --direct=1 --size=" + std::to_string(all) +
-                              " --unlink=1 --fallocate=native --output-format=json 2>/dev/null";
+                              " --unlink=1 --fallocate=native --verify_state_save=0"
+                              " --output-format=json 2>/dev/null";
   std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return 0;
+  if (pipe == nullptr) return {};
   std::string text;
   std::array<char, 4096> part{};
   while (std::fgets(part.data(), part.size(), pipe) != nullptr) text += part.data();
   ::pclose(pipe);
   const auto json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return 0;
-  return json["jobs"][0][kind]["bw_bytes"].get<double>();
+  if (json.is_discarded()) return {};
+  const auto& job = json["jobs"][0];
+  return {job["write"]["bw_bytes"].get<double>(), job["read"]["bw_bytes"].get<double>()};
+}
+
+Rates best(const Rates& a, const Rates& b) {
+  return {std::max(a.write, b.write), std::max(a.read, b.read)};
 }
 
 Table disk_table(const std::string& directory) {
@@ -279,15 +283,13 @@ Table disk_table(const std::string& directory) {
       const SlowTier tier = file_tier(directory, all, "disk",
                                       {.engine = uring ? FileEngine::uring : FileEngine::threads});
       Rates ours, fio, verified;
-      const auto more = [&](const char* kind, double& plain, double& checked) {
-        plain = std::max(plain, fio_rate(directory, kind, false, item, all));
-        checked = std::max(checked, fio_rate(directory, kind, true, item, all));
-      };
       for (int repeat = 0; repeat < 3; ++repeat) {
-        const Rates found = store_rates(tier, item, all);
-        ours = {std::max(ours.write, found.write), std::max(ours.read, found.read)};
-        more("write", fio.write, verified.write);
-        more("read", fio.read, verified.read);
+        ours = best(ours, store_rates(tier, item, all));
+        fio = best(fio, fio_rates(directory, " --rw=write", item, all));
+        fio = best(fio, fio_rates(directory, " --rw=read", item, all));
+        // Writes and then reads with a checksum in every block, as the file tier does.
+        const char* const checked = " --rw=write --verify=crc32c --do_verify=1";
+        verified = best(verified, fio_rates(directory, checked, item, all));
       }
       const auto row = [&](const char* what, double own, double theirs, double with_checksums) {
         const double share = theirs > 0 ? own / theirs : 0;

@@ -130,6 +130,8 @@ void write_async(const AsyncSetup& setup, const AsyncResults& results, std::ostr
   lines.add("tier", tier.name + ": a state written in " +
                         format_seconds(tier.write_seconds(step.state)) + ", read in " +
                         format_seconds(tier.read_seconds(step.state)));
+  const double copy = static_cast<double>(step.state) / results.platform.copy_rate;
+  lines.add("copy", "a state within fast memory in " + format_seconds(copy));
   lines.add("no limit",
             format_seconds(step.record + step.backward) + " a step, if memory had no limit");
   lines.add("columns", "seconds, forwards per step; memory: fast and memory tiers");

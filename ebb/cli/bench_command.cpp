@@ -155,7 +155,8 @@ Command declare_async(CLI::App& app) {
               "Intervals of (b); default " + std::string(kUsual.interval));
   axes.option("--vary-sweeps", words->vary_sweeps, "K[,K...]",
               "Sweeps of (c); default " + std::string(kUsual.vary_sweeps));
-  axes.option("--repeat", words->repeat, "R", "The best of R runs and of R profiles; default 3");
+  axes.option("--repeat", words->repeat, "R",
+              "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "Smaller defaults for all of it: a few seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with three series");

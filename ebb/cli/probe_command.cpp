@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kFooter = R"(
 What is measured: a step of a nonlinear heat equation on a ring of floats, its
-adjoint, and each tier with transfers of that state's size. Plans are made from
-the results:
+adjoint, copies of its state within fast memory, and each tier with transfers of
+that state's size. Plans are made from the results:
   ebb probe --chain-out chain.json --platform-out machine.json
   ebb plan --chain chain.json --platform machine.json --budget 64MiB
 
@@ -117,7 +117,7 @@ Command declare_probe(CLI::App& app) {
   output.option("--chain-out", words->chain_out, "FILE.json",
                 "Writes the step there, for ebb plan --chain");
   output.option("--platform-out", words->platform_out, "FILE.json",
-                "Writes the tiers there, for ebb plan --platform");
+                "Writes copies and tiers there, for ebb plan\n--platform");
   app.footer(kFooter);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }

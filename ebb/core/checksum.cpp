@@ -40,16 +40,28 @@ std::uint64_t eight(const std::byte* p) {
 }
 
 // Three lanes at a time, since an instruction begins long before the one before it has ended.
-constexpr std::size_t kLane = 4096;
+constexpr std::size_t kLane = 4096;  // a power of 2
 
-// kSkip[k][b]: what a checksum with b in its byte k becomes after kLane zeros.
+// kSkip[k][b]: what a checksum with b in its byte k becomes after kLane zeros. Zeros act on the bits
+// of a checksum one by one; twice as many zeros are the same act done twice.
 constexpr auto kSkip = [] {
+  std::array<std::uint32_t, 32> zeros{};  // what each bit becomes
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    const std::uint32_t crc = std::uint32_t{1} << bit;
+    zeros[bit] = (crc >> 8) ^ kTables[0][crc & 0xFF];
+  }
+  for (std::size_t length = 1; length < kLane; length *= 2) {
+    const auto half = zeros;
+    for (std::uint32_t& crc : zeros) {
+      std::uint32_t twice = 0;
+      for (std::size_t bit = 0; bit < 32; ++bit) twice ^= (crc >> bit & 1) != 0 ? half[bit] : 0;
+      crc = twice;
+    }
+  }
   std::array<std::array<std::uint32_t, 256>, 4> skip{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
-    std::uint32_t crc = std::uint32_t{1} << bit;
-    for (std::size_t i = 0; i < kLane; ++i) crc = (crc >> 8) ^ kTables[0][crc & 0xFF];
     for (std::size_t b = 0; b < 256; ++b) {
-      if ((b >> (bit % 8) & 1) != 0) skip[bit / 8][b] ^= crc;
+      if ((b >> (bit % 8) & 1) != 0) skip[bit / 8][b] ^= zeros[bit];
     }
   }
   return skip;

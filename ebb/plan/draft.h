@@ -2,6 +2,7 @@
 // What the table of strategies asks of an algorithm, and what it gets back. Private to the room.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,8 +36,11 @@ struct Problem {
   std::int64_t states_in(Bytes bytes) const;
   // States tier k can hold, at most the chain's steps.
   std::int64_t states_in_tier(std::size_t k) const;
-  // Steps alike and calls free, as the models of the published optima have it.
-  bool is_textbook() const { return chain.is_uniform() && chain.call() == 0; }
+  // Steps alike, calls and copies within fast memory free, as the models of the published optima
+  // have it.
+  bool is_textbook() const {
+    return chain.is_uniform() && chain.call() == 0 && std::isinf(machine.platform.copy_rate);
+  }
   // The whole chain with the initial state where the accounting puts it: the caller's in fast, or
   // nowhere yet.
   Segment root() const;

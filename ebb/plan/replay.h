@@ -31,8 +31,8 @@
 //  when it has waited. Advance, Record and Reverse take chain.call() + the sum over their steps on
 //  the compute lane. Copies between work and fast wait for their source and take bytes/copy_rate on
 //  the compute lane; where that rate is infinite they take no time and compute does not wait for
-//  them: they arrive when they are reached or, if that is later, when their source arrives. Copies to or
-//  from a slow tier run on that tier's write or read lane (one lane for both when !duplex), first
+//  them: they arrive when they are reached or, if that is later, when their source arrives. Copies
+//  to or from a slow tier run on that tier's write or read lane (one lane for both when !duplex), first
 //  come first served: start = max(lane free, time reached, source arrived), end = start + latency +
 //  bytes/rate. The compute lane goes on at once.
 //  Whatever needs an item waits until it has arrived: compute for the live state and for the tapes

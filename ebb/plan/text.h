@@ -23,8 +23,9 @@ namespace ebb {
 Chain chain_from_json(std::string_view text);
 std::string to_json(const Chain& chain);
 
-// {"name":"...","fast":bytes,"tiers":[{"name":"...","capacity":bytes,"write":bytes/s,"read":bytes/s,"latency":s,
-// "write_latency":s,"read_latency":s,"duplex":true},...]}; "latency" stands for both directions.
+// {"name":"...","fast":bytes,"copy":bytes/s,"tiers":[{"name":"...","capacity":bytes,"write":bytes/s,
+// "read":bytes/s,"latency":s,"write_latency":s,"read_latency":s,"duplex":true},...]}; "latency"
+// stands for both directions. Left out: no limit, rates without one, latencies of 0, duplex.
 Platform platform_from_json(std::string_view text);
 std::string to_json(const Platform& platform);
 

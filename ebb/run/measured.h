@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run was measured to do: counts, seconds, bytes. The executor fills it in; what to say about
-// it is the report's business.
+// What a run was measured to do: counts, seconds, bytes. The executor fills it in; what to say
+// about it is the report's business.
 #pragma once
 
 #include <cstdint>

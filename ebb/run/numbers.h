@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes seen as the numbers that they are, for comparisons. Which numbers they are their fields say.
+// Bytes seen as the numbers that they are, for comparisons. Which those are the fields say.
 #pragma once
 
 #include <cstring>

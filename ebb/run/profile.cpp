@@ -24,7 +24,8 @@ constexpr Bytes kTapesMeasured = Bytes{64} << 20;
 constexpr double kLongEnough = 2e-3;
 constexpr std::int64_t kMostSteps = 1 << 20;
 constexpr std::int64_t kLarger = 4;
-constexpr Bytes kCopied = Bytes{1} << 20;
+constexpr Bytes kCopiesMeasured = Bytes{32} << 20;
+constexpr Bytes kLeastCopied = Bytes{1} << 20;
 constexpr std::size_t kWork = 16 << 10;
 constexpr Bytes kTierMeasured = Bytes{64} << 20;
 
@@ -42,6 +43,14 @@ double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
+}
+
+void check_seconds(const ProfileOptions& options) {
+  for (const double seconds : {options.step_seconds, options.tier_seconds}) {
+    if (std::isfinite(seconds) && seconds >= 0) continue;
+    fail(ErrorCode::invalid_argument, "profile: ", options.step_seconds, " and ",
+         options.tier_seconds, " seconds to measure; they must be numbers, 0 or more");
+  }
 }
 
 Bytes free_room(const ProfileOptions& options) {
@@ -312,34 +321,33 @@ void split(double little, double much, Bytes small, Bytes large, double& rate, d
 
 // Copied as plans copy: from one place to many and back, beyond the caches where there is room.
 double profile_copies(Bytes state, const ProfileOptions& options) {
+  check_seconds(options);
   if (state < 1) {
     fail(ErrorCode::invalid_argument, "profile_copies: states of ", state,
          " bytes; they have 1 or more");
   }
-  const Bytes kept = std::min(kTapesMeasured, free_room(options) - state) / state;
-  // Where no second state fits none is ever copied.
-  if (kept < 1) return std::numeric_limits<double>::infinity();
+  const Bytes room = free_room(options) - state;
+  if (room < state) return std::numeric_limits<double>::infinity();
+  const Bytes kept = std::max(state, std::min(kCopiesMeasured, room)) / state;
   const Ledger ledger = options.ledger.value_or(Ledger());
   const Buffer live(ledger, "profile", state), slots(ledger, "profile", kept * state);
   const auto bytes = static_cast<std::size_t>(state);
-  std::memset(live.data(), 0, bytes);
-  std::memset(slots.data(), 0, static_cast<std::size_t>(slots.size()));
-  const Bytes many = std::max(kept, kCopied / state + 1);
+  const auto save_and_load_all = [&] {
+    for (Bytes i = 0; i < kept; ++i) std::memcpy(slots.data() + i * state, live.data(), bytes);
+    for (Bytes i = kept; i-- > 0;) std::memcpy(live.data(), slots.data() + i * state, bytes);
+  };
+  const Bytes rounds = kLeastCopied / (kept * state) + 1;
   std::vector<double> times;
-  const double until = now() + options.step_seconds / 10;
-  while (times.size() < kLeastRepeats || now() < until) {
+  for (int repeat = 0; repeat < kLeastRepeats; ++repeat) {
     times.push_back(seconds_of([&] {
-      for (Bytes i = 0; i < many; ++i) {
-        std::byte* const slot = slots.data() + i % kept * state;
-        std::memcpy(slot, live.data(), bytes);
-        std::memcpy(live.data(), slot, bytes);
-      }
+      for (Bytes round = 0; round < rounds; ++round) save_and_load_all();
     }));
   }
-  return 2 * static_cast<double>(many) * static_cast<double>(state) / median(times);
+  return 2 * static_cast<double>(rounds * kept) * static_cast<double>(state) / median(times);
 }
 
 Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options) {
+  check_seconds(options);
   if (item < 1) {
     fail(ErrorCode::invalid_argument, "profile_tier: items of ", item,
          " bytes; they have 1 or more");
@@ -362,37 +370,38 @@ Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& option
   return found;
 }
 
-Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
-                const ProfileOptions& options) {
-  if (!(options.step_seconds >= 0) || !(options.tier_seconds >= 0)) {
-    fail(ErrorCode::invalid_argument, "profile: ", options.step_seconds, " and ",
-         options.tier_seconds, " seconds to measure; they must be 0 or more");
-  }
+Chain profile_step(Step& step, bool has_tiers, const ProfileOptions& options) {
+  check_seconds(options);
   const bool unknown = step.steps() == Step::kUnknown;
   const std::int64_t steps = unknown ? options.expected_steps : step.steps();
   if (steps < 0) {
     fail(ErrorCode::invalid_argument, "profile: ", steps, " steps; there must be 0 or more");
   }
-  Profile found{chain_of(step, !tiers.empty(), steps, nullptr), {}};
-  if (steps > 0) {
-    const auto given = static_cast<Bytes>(options.initial.size());
-    if (given != 0 && given != step.bytes(0).state) {
-      fail(ErrorCode::invalid_argument, "profile: the initial state has ", given,
-           " bytes; the step says ", step.bytes(0).state);
-    }
-    step.begin();
-    if (found.chain.is_uniform()) {
-      const Costs costs = measure_alike(step, found.chain, options);
-      const Chain seconds = Chain::uniform(steps, costs.step, costs.call);
-      found.chain = chain_of(step, !tiers.empty(), steps, &seconds);
-    } else {
-      found.chain = Chain::of(measure_each(step, found.chain, options));
-    }
-    step.begin();
+  Chain chain = chain_of(step, has_tiers, steps, nullptr);
+  if (steps == 0) return chain;
+  const auto given = static_cast<Bytes>(options.initial.size());
+  if (given != 0 && given != step.bytes(0).state) {
+    fail(ErrorCode::invalid_argument, "profile: the initial state has ", given,
+         " bytes; the step says ", step.bytes(0).state);
   }
+  step.begin();
+  if (chain.is_uniform()) {
+    const Costs costs = measure_alike(step, chain, options);
+    const Chain seconds = Chain::uniform(steps, costs.step, costs.call);
+    chain = chain_of(step, has_tiers, steps, &seconds);
+  } else {
+    chain = Chain::of(measure_each(step, chain, options));
+  }
+  step.begin();
+  return chain;
+}
+
+Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
+                const ProfileOptions& options) {
+  Profile found{profile_step(step, !tiers.empty(), options), {}};
   found.platform.fast = budget;
   Bytes item = 1;
-  if (steps > 0) {
+  if (found.chain.steps() > 0) {
     item = found.chain.typical().state;
     found.platform.copy_rate = profile_copies(item, options);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what a plan needs to know: how long a Step's calls take, how large its items are and how
-// fast the slow tiers really are. What is measured goes into a Chain and a Platform, which plans are
-// made from and which have a text form (plan/text.h).
+// Measures what a plan needs to know: how long a Step's calls take, how large its items are, how fast
+// states are copied within fast memory and how fast the slow tiers really are. What is measured goes
+// into a Chain and a Platform, which plans are made from and which have a text form (plan/text.h).
 #pragma once
 
 #include <cstddef>
@@ -39,12 +39,16 @@ struct Profile {
 
 // The bytes are those that a run with these tiers books: the Step's own, rounded up so that every
 // item is aligned. `budget` becomes platform.fast. The Step's begin is called before and after.
-// Throws Error(invalid_argument) for sizes that cannot be and for an initial state of another size,
+// Throws Error(invalid_argument) for sizes and seconds that cannot be and for an initial state of another size,
 // Error(io) for a tier that does not work, Error(out_of_budget), and whatever the Step throws.
 Profile profile(Step& step, Bytes budget, const std::vector<SlowTier>& tiers,
                 const ProfileOptions& options = {});
 
-// How fast states of that size are kept in fast memory and come back: bytes a second.
+// The Step alone, as a run with tiers or without books it.
+Chain profile_step(Step& step, bool has_tiers, const ProfileOptions& options = {});
+
+// How fast states of that size are copied within fast memory, bytes a second: a few milliseconds,
+// more for large states. Infinity where there is no room for two.
 double profile_copies(Bytes state, const ProfileOptions& options = {});
 
 // One tier, with items of that size.

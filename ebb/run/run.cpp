@@ -101,12 +101,10 @@ struct Run::State {
     const bool hopeless = steps == 0 || largest_working() > options.budget;
     platform = options.platform.value_or(Platform{});
     if (!options.chain && !hopeless) {
-      const Profile found = profile(step, options.budget, {}, how);
-      chain = chain_of(step, has_tiers, steps, &found.chain);
-      if (!options.platform) platform = found.platform;
+      chain = profile_step(step, has_tiers, how);
     }
     chain = codecs.kept(chain, has_tiers);
-    if (!options.platform && options.chain && !hopeless) {
+    if (!options.platform && !hopeless) {
       platform.copy_rate = profile_copies(chain.typical().state, how);
     }
     platform.fast = options.budget;

@@ -40,7 +40,7 @@ struct RunOptions {
   // A plan made by the caller for `chain` instead; it is replayed first.
   std::optional<Plan> plan = {};
 
-  // What profile() found. Without them the step and the tiers are measured when the run is made.
+  // What profile() found. Without them the step, copies and the tiers are measured when the run is made.
   // Only the chain's seconds are used: bytes are the Step's.
   std::optional<Chain> chain = {};
   std::optional<Platform> platform = {};

@@ -104,7 +104,7 @@ class Store::Lane {
       ++busy_;
       lock.unlock();
       serve_(transfer, worker);
-      // In one order with the count of waiters that notify_all looks at, or a waiter sleeps for ever.
+      // In one order with notify_all's look at the count of waiters, or one may sleep for ever.
       transfer.state.store(Transfer::done, std::memory_order_seq_cst);
       transfer.state.notify_all();
       lock.lock();

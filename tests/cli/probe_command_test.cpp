@@ -45,6 +45,7 @@ TEST(ProbeJson, SaysWhatWasMeasured) {
   for (const char* key : {"forward", "record", "backward"}) EXPECT_GT(step[key], 0) << key;
   EXPECT_GE(step["call"], 0);
 
+  EXPECT_GT(found["platform"]["copy"], 0);
   ASSERT_EQ(found["tiers"].size(), 3U);
   for (const json& tier : found["tiers"]) {
     for (const char* key : {"write", "read"}) {
@@ -94,7 +95,8 @@ TEST(ProbeText, NamesEveryFigure) {
        {"64 KiB of floats, 2 sweeps; 50 steps", "forward", "record", "backward", "call",
         "state 64 KiB, tape 128 KiB, adjoint 64 KiB, scratch 64 KiB", "Tier ram: host memory",
         "Tier free: keeps nothing", "Tier disk: a file in /tmp; threads", "/s, latency", "duplex",
-        "capacity      8 MiB", "capacity      no limit", "one state"}) {
+        "capacity      8 MiB", "capacity      no limit", "/s within fast memory", "copied in",
+        "written in", "read in"}) {
     EXPECT_THAT(outcome.out, HasSubstr(text));
   }
   for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;

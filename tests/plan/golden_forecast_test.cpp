@@ -113,6 +113,7 @@ TEST(GoldenForecast, IsWhatReplayFinds) {
       slots.working = 0;
       slots.start_charged = slots.states_only = true;
       slots.platform.fast = 3 * s;
+      slots.platform.copy_rate = 16;
       expect_forecast(draft_hsm, chain, slots);
       expect_forecast(draft_constant, chain, slots);
       if (testing::Test::HasFailure()) return;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "ebb/plan/text.h"
@@ -90,6 +92,23 @@ TEST(Profile, MemoryTierBesideASmallBudget) {
   EXPECT_GT(host.peak(), 0);
 }
 
+TEST(Profile, Copies) {
+  const Ledger ledger(1_MiB);
+  ProfileOptions options;
+  options.ledger = ledger;
+  EXPECT_THAT(message_of([&] { profile_copies(0, options); }), HasSubstr("states of 0 bytes"));
+  EXPECT_TRUE(std::isinf(profile_copies(512_KiB + 1, options)));
+  for (const Bytes state : {Bytes{1}, 1_KiB, 300_KiB, 512_KiB}) {
+    const double rate = profile_copies(state, options);
+    EXPECT_GT(rate, 1e5) << state;
+    EXPECT_LT(rate, 1e13) << state;
+  }
+  EXPECT_LE(ledger.peak(), 1_MiB);
+  EXPECT_EQ(ledger.live(), 0);
+  // One that is larger than all that is usually looked at.
+  EXPECT_TRUE(std::isfinite(profile_copies(80_MiB)));
+}
+
 TEST(Profile, BadInput) {
   const auto step = small_step(20);
   const std::vector<std::byte> wrong(39);
@@ -97,6 +116,16 @@ TEST(Profile, BadInput) {
   options.initial = wrong;
   EXPECT_THAT(message_of([&] { profile(*step, kUnlimited, {}, options); }),
               HasSubstr("the initial state has 39 bytes"));
+  for (const double seconds : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    ProfileOptions wrong_time;
+    wrong_time.step_seconds = seconds;
+    EXPECT_THAT(message_of([&] { profile(*step, kUnlimited, {}, wrong_time); }),
+                HasSubstr("seconds to measure"));
+    EXPECT_THAT(message_of([&] { profile_copies(8, wrong_time); }),
+                HasSubstr("seconds to measure"));
+    EXPECT_THAT(message_of([&] { profile_tier(memory_tier(1_MiB), 8, wrong_time); }),
+                HasSubstr("seconds to measure"));
+  }
 }
 
 // Measure, plan and run in one call, within the budget from the first byte on.
@@ -113,6 +142,7 @@ TEST(Profile, WithinARun) {
   EXPECT_TRUE(results_of(run, *step) == stored_all(*step));
   EXPECT_LE(ledger.peak(), 4000);
   EXPECT_GT(run.chain().at(0).forward, 0);
+  EXPECT_TRUE(std::isfinite(run.platform().copy_rate));
   EXPECT_TRUE(folder.empty());
 }
 

@@ -320,6 +320,23 @@ TEST(Run, ThreeCalls) {
   }
 }
 
+// Copies within fast memory are part of what a run predicts, whoever made the plan.
+TEST(Run, PredictsCopies) {
+  const auto step = small_step(60);
+  RunOptions options = scarce(*step);
+  options.strategy = "revolve";
+  options.tiers = {};
+  options.platform = Platform{};
+  const ebb::Run free(*step, options);
+  options.platform->copy_rate = 1e3;
+  const ebb::Run copying(*step, options);
+  EXPECT_GT(copying.plan().prediction.seconds, free.plan().prediction.seconds);
+  options.plan = free.plan();
+  options.chain = free.chain();
+  const ebb::Run given(*step, options);
+  EXPECT_EQ(given.plan().prediction.seconds, copying.plan().prediction.seconds);
+}
+
 TEST(Run, TellsProgress) {
   const auto step = small_step(3000);
   RunOptions options = scarce(*step);
