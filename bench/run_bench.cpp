@@ -355,20 +355,20 @@ Table prediction_table(const std::string& directory) {
 
 int main(int argc, char** argv) {
   using namespace ebb;
-  CLI::App app("What running a plan costs: overheads, hidden transfers, disk speed, predictions");
-  std::string directory = std::filesystem::temp_directory_path().string();
-  std::string only;
-  std::int64_t longest = 1'000'000;
-  app.add_option("--directory", directory, "Where files go")->capture_default_str();
-  app.add_option("--longest", longest, "Steps of the longest run")->capture_default_str();
-  app.add_option("--only", only, "One of: store_all, actions, hidden, disk, prediction");
-  CLI11_PARSE(app, argc, argv);
   try {
+    CLI::App app("What running a plan costs: overheads, hidden transfers, disk speed, predictions");
+    std::string directory = std::filesystem::temp_directory_path().string();
+    std::string only;
+    std::int64_t longest = 1'000'000;
+    app.add_option("--directory", directory, "Where files go")->capture_default_str();
+    app.add_option("--longest", longest, "Steps of the longest run")->capture_default_str();
+    app.add_option("--only", only, "One of: store_all, actions, hidden, disk, prediction");
+    CLI11_PARSE(app, argc, argv);
     int missed = 0;
     const auto show = [&](const std::string& name, const auto& make) {
       if (!only.empty() && only != name) return;
       const bench::Table table = make();
-      std::cout << table.text() << std::endl;
+      std::cout << table.text() << '\n' << std::flush;
       missed += table.count("missed");
     };
     show("store_all", [] { return bench::store_all_table(); });
@@ -377,7 +377,7 @@ int main(int argc, char** argv) {
     show("disk", [&] { return bench::disk_table(directory); });
     show("hidden", [&] { return bench::hidden_table(directory, longest); });
     std::cout << "goals missed: " << missed << '\n';
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     std::cerr << "run_bench: " << error.what() << '\n';
     return 1;
   }

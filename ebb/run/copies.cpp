@@ -86,14 +86,13 @@ void Executor::save(const Copy& action) {
 
   Source source{.holder = from, .kept = true};
   if (is_state && !action.from.is_slow()) source = source_of(action.from, action.step);
-  Holding& arrives = to.item == Item::tape && to.place == Place::fast ? held_.tape_holding(to.step)
-                                                                      : *held_.find(to);
+  Holding& arrives = held_.holding(to);
   if (action.from != Place::work && !whole(source.holder)) {
     arrives.broken = true;
     return;
   }
-  if (action.to == Place::fast && !action.from.is_slow()) {
-    into_item(source, action.step, held_.bytes_of(*held_.find(to)));
+  if (is_state && action.to == Place::fast && !action.from.is_slow()) {
+    into_item(source, action.step, held_.bytes_of(arrives));
     return;
   }
   const bool transform = transforms(action.item, source.kept);
@@ -111,11 +110,7 @@ void Executor::save(const Copy& action) {
               {source.bytes, padded ? static_cast<std::size_t>(bytes) : raw_state(action.step)},
               transform, bytes);
   }
-  if (plan_.machine.sync) {
-    held_.wait_ready(action.item == Item::tape && to.place == Place::fast
-                         ? held_.tape_holding(to.step)
-                         : *held_.find(to));
-  }
+  if (plan_.machine.sync) held_.wait_ready(held_.holding(to));
 }
 
 // Only where the length is unknown can a tier turn out to be too small.

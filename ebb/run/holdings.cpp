@@ -55,11 +55,7 @@ void Holdings::reserve() {
 void Holdings::clear() noexcept {
   for (Move& move : moves_) {
     if (move.ticket < 0) continue;
-    try {
-      store_->wait(std::exchange(move.ticket, -1));
-    } catch (...) {
-      // What is forgotten need not have arrived.
-    }
+    store_->forget(std::exchange(move.ticket, -1));
   }
   const auto forget = [this](std::size_t place, StepTable<Holding>& held) {
     held.visit([&](std::int64_t, Holding& holding) {
@@ -118,6 +114,16 @@ void Holdings::give_scratch() {
 Holding* Holdings::find(const Name& name) {
   if (name.place == Place::work) return &work_;
   return table(name.item, name.place).find(name.step);
+}
+
+Holding& Holdings::holding(const Name& name) {
+  if (name.item == Item::tape && name.place == Place::fast) return tape_holding(name.step);
+  Holding* const held = find(name);
+  if (held == nullptr) {
+    fail(ErrorCode::invalid_argument, "run: the plan speaks of ",
+         name.item == Item::state ? "state " : "tape ", name.step, ", which is not where it says");
+  }
+  return *held;
 }
 
 Holding& Holdings::add(const Name& name, Bytes bytes) {
@@ -222,14 +228,11 @@ std::int32_t Holdings::start(const Name* from, const Name& to, Bytes bytes, bool
   idle->destination = to;
   idle->writes = writes;
   idle->bytes = bytes;
-  const bool tape = to.item == Item::tape && to.place == Place::fast;
-  (tape ? tape_holding(to.step) : *find(to)).in = m;
+  holding(to).in = m;
   if (from == nullptr) return m;
   idle->source = *from;
   idle->has_source = true;
-  const bool from_tape = from->item == Item::tape && from->place == Place::fast;
-  Holding& source = from_tape ? tape_holding(from->step) : *find(*from);
-  idle->earlier_out = std::exchange(source.out, m);
+  idle->earlier_out = std::exchange(holding(*from).out, m);
   return m;
 }
 
@@ -237,14 +240,14 @@ void Holdings::put(const Name* from, const Name& to, std::span<const std::byte> 
                    bool transform, Bytes counted) {
   const std::int32_t m = start(from, to, counted, true);
   moves_[static_cast<std::size_t>(m)].ticket =
-      store_->put(to.place.tier(), find(to)->slot, bytes, transform);
+      store_->put(to.place.tier(), holding(to).slot, bytes, transform);
 }
 
 void Holdings::get(const Name& from, const Name& to, std::span<std::byte> bytes, bool transform,
                    Bytes counted) {
   const std::int32_t m = start(&from, to, counted, false);
   moves_[static_cast<std::size_t>(m)].ticket =
-      store_->get(from.place.tier(), find(from)->slot, bytes, transform);
+      store_->get(from.place.tier(), holding(from).slot, bytes, transform);
 }
 
 void Holdings::settle(std::int32_t m) {

@@ -74,6 +74,8 @@ class Holdings {
   };
   // null: not held there. A tape in fast has a Holding only if it has or had transfers.
   Holding* find(const Name& name);
+  // The same for what must be there; that of a tape in fast is made on first use.
+  Holding& holding(const Name& name);
   // A state in fast, or a state or a tape in a tier.
   Holding& add(const Name& name, Bytes bytes);
   std::byte* bytes_of(const Holding& holding) const { return at(holding.block); }

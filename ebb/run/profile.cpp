@@ -337,11 +337,11 @@ double profile_copies(Bytes state, const ProfileOptions& options) {
     for (Bytes i = kept; i-- > 0;) std::memcpy(live.data(), slots.data() + i * state, bytes);
   };
   const Bytes rounds = kLeastCopied / (kept * state) + 1;
-  std::vector<double> times;
-  for (int repeat = 0; repeat < kLeastRepeats; ++repeat) {
-    times.push_back(seconds_of([&] {
+  std::vector<double> times(kLeastRepeats);
+  for (double& time : times) {
+    time = seconds_of([&] {
       for (Bytes round = 0; round < rounds; ++round) save_and_load_all();
-    }));
+    });
   }
   return 2 * static_cast<double>(rounds * kept) * static_cast<double>(state) / median(times);
 }

@@ -354,7 +354,7 @@ bool Store::done(Ticket ticket) const {
   return transfer.state.load(std::memory_order_acquire) == Transfer::done;
 }
 
-Store::Times Store::wait(Ticket ticket) {
+void Store::forget(Ticket ticket) noexcept {
   Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
   transfer.state.wait(Transfer::under_way, std::memory_order_acquire);
   transfer.state.store(Transfer::idle, std::memory_order_relaxed);
@@ -362,6 +362,11 @@ Store::Times Store::wait(Ticket ticket) {
     tiers_[static_cast<std::size_t>(transfer.tier)]->at(transfer.slot).stored = transfer.stored;
   }
   idle_.push_back(ticket);
+}
+
+Store::Times Store::wait(Ticket ticket) {
+  forget(ticket);
+  Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
   if (transfer.error) std::rethrow_exception(std::exchange(transfer.error, nullptr));
   return transfer.times;
 }

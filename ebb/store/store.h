@@ -72,6 +72,8 @@ class Store {
   bool done(Ticket ticket) const;
   // Throws the transfer's error: Error(io) for a failed or corrupt one.
   Times wait(Ticket ticket);
+  // The same for who does not care how it went.
+  void forget(Ticket ticket) noexcept;
 
   // Bytes held in a tier, slots added count in full.
   Bytes held(int tier) const;

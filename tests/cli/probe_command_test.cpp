@@ -20,7 +20,6 @@ using test::Outcome;
 using test::TemporaryFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Outcome probe(const std::string& words) { return test::command("probe", words); }
 

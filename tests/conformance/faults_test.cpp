@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -35,14 +36,14 @@ std::uint64_t seed() {
 // What goes wrong, and at which of the calls counted from the start of a run. Looked at by the
 // store's threads.
 struct Faults {
-  enum Kind : int { none, fails, no_space, flips, shortens, interrupts, slows, lasting, kKinds };
+  enum Kind : int { none, fails, no_space, flips, shortens, interrupts, slows, lasting };
   std::atomic<int> kind = none;
   std::atomic<bool> on_writes = false;
   std::atomic<std::int64_t> first = 0, every = 1;
   std::atomic<std::int64_t> calls = 0, struck = 0;
 
   void set(Random& random) {
-    kind = static_cast<int>(draw(random, 1, kKinds - 1));
+    kind = static_cast<int>(draw(random, 1, lasting));
     on_writes = draw(random, 0, 1) == 1;
     first = draw(random, 0, 6);
     every = draw(random, 0, 3) == 0 ? 1 : draw(random, 2, 40);
@@ -126,8 +127,9 @@ ssize_t faulty_pwrite(int fd, const void* data, std::size_t bytes, off_t at) {
   if (said < 0) return said;
   if (kind == Faults::flips) {
     std::vector<std::byte> wrong(bytes + 8192);
-    auto* const aligned = reinterpret_cast<std::byte*>(
-        (reinterpret_cast<std::uintptr_t>(wrong.data()) + 4095) / 4096 * 4096);
+    std::size_t room = wrong.size();
+    void* start = wrong.data();
+    auto* const aligned = static_cast<std::byte*>(std::align(4096, bytes, start, room));
     std::copy_n(static_cast<const std::byte*>(data), bytes, aligned);
     flip(aligned, bytes);
     return ::pwrite(fd, aligned, bytes, at);
@@ -253,7 +255,7 @@ TEST(Faults, OfATier) {
 }
 
 // Tiers `before` the file take what they can.
-void try_system_calls(FileEngine engine, std::uint64_t seed, std::vector<SlowTier> before) {
+void try_system_calls(FileEngine engine, std::uint64_t seed, const std::vector<SlowTier>& before) {
   Random random(seed);
   const TemporaryFolder folder;
   const FaultyCalls calls;
