@@ -294,7 +294,7 @@ class TierBench {
  private:
   // When the transfer ends; until then the processor is as busy as in a run.
   double end(Store::Ticket ticket) {
-    while (!store_.done(ticket)) std::ranges::rotate(work_, work_.begin() + 1);
+    while (!store_.done(ticket)) std::rotate(work_.begin(), work_.begin() + 1, work_.end());
     return store_.wait(ticket).end;
   }
 
