@@ -71,7 +71,7 @@ struct AsyncDefaults {
 };
 constexpr AsyncDefaults kUsual = {"256KiB", "8", "100,200,500,1000", "1,2,5,10,20,50,100", "1,4,16",
                                   "3",      0.3};
-constexpr AsyncDefaults kQuick = {"64KiB", "8", "20,60", "2,5,20", "2,16", "1", 0.05};
+constexpr AsyncDefaults kQuick = {"256KiB", "8", "20,60", "2,5,20", "2,16", "3", 0.05};
 
 AsyncSetup read_async(const AsyncWords& words) {
   if (words.json && words.csv) {
@@ -157,7 +157,7 @@ Command declare_async(CLI::App& app) {
               "Sweeps of (c); default " + std::string(kUsual.vary_sweeps));
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
-  axes.flag("--quick", words->quick, "Smaller defaults for all of it: a few seconds");
+  axes.flag("--quick", words->quick, "Fewer points: a few seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with three series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
