@@ -217,9 +217,12 @@ class Auto {
   };
 
   Problem problem(const Row& row) const { return problem_for(row, chain_, platform_, options_); }
+  // Sums of the same seconds differ by rounding.
   bool reaches_floor(double seconds) const { return seconds <= floor_.seconds * (1 + 1e-9); }
   bool done() const { return best_ && reaches_floor(best_->prediction.seconds); }
-  bool can_win(double at_least) const { return !best_ || at_least < best_->prediction.seconds; }
+  bool can_win(double at_least) const {
+    return !best_ || at_least < best_->prediction.seconds * (1 - 1e-9);
+  }
 
   void draft(const Row& row) {
     const Problem p = problem(row);
