@@ -12,6 +12,7 @@
 #include "ebb/core/error.h"
 #include "ebb/run/profile.h"
 #include "ebb/run/run.h"
+#include "ebb/run/sizes.h"
 
 namespace ebb {
 namespace {

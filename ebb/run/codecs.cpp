@@ -17,7 +17,7 @@ std::shared_ptr<const Codec> transfer_codec(const std::string& words) {
          "': it takes lossless ones whose size depends on the content: events, zstd, lz4");
   }
   // Words, not bytes: what is 0 in all its bits costs nothing.
-  return make_codec(words, row.name == "events" ? Element::f32 : Element::byte);
+  return make_codec(words, row.bytes ? Element::byte : Element::f32);
 }
 
 std::unique_ptr<FieldCodec> state_codec(const Step& step, const std::string& words) {

@@ -79,12 +79,10 @@ class Check {
     run_.forward(std::span<const std::byte>(initial_), std::span(final_));
     run_.backward(std::span<const std::byte>(adjoint_), std::span(initial_adjoint));
     for (const FieldShape& field : step_.state_fields()) {
-      const auto offset = static_cast<std::size_t>(field.offset);
-      const auto bytes = static_cast<std::size_t>(field.bytes);
-      const auto gradient = std::span(initial_adjoint).subspan(offset, bytes);
+      const auto gradient = part_of(field, std::span(initial_adjoint));
       add({"initial." + field.name,
            field.element,
-           std::span(initial_).subspan(offset, bytes),
+           part_of(field, std::span(initial_)),
            {gradient.begin(), gradient.end()}});
     }
     const std::vector<Field> parameters = step_.parameters();
@@ -118,13 +116,10 @@ class Check {
     double sum = step_.loss();
     for (const FieldShape& field : step_.state_fields()) {
       if (field.element == Element::byte) continue;
-      if (field.offset + field.bytes > static_cast<Bytes>(final_.size())) continue;
-      const auto offset = static_cast<std::size_t>(field.offset);
-      const auto bytes = static_cast<std::size_t>(field.bytes);
-      const auto values = std::span<const std::byte>(final_).subspan(offset, bytes);
-      const auto weights = std::span<const std::byte>(adjoint_).subspan(offset, bytes);
-      for (std::size_t i = 0; i < bytes / static_cast<std::size_t>(element_bytes(field.element));
-           ++i) {
+      const auto values = part_of(field, std::span<const std::byte>(final_));
+      const auto weights = part_of(field, std::span<const std::byte>(adjoint_));
+      const auto size = static_cast<std::size_t>(element_bytes(field.element));
+      for (std::size_t i = 0; i < values.size() / size; ++i) {
         sum += number_at(values, field.element, i) * number_at(weights, field.element, i);
       }
     }
@@ -170,11 +165,7 @@ GradientCheck gradient_check(Step& step, const RunOptions& options,
 
 double GradientCheck::largest_error() const {
   double most = 0;
-  for (const Line& line : lines) {
-    // NaN is larger than anything.
-    if (std::isnan(line.error) || line.error > most) most = line.error;
-    if (std::isnan(most)) break;
-  }
+  for (const Line& line : lines) most = larger(line.error, most);
   return most;
 }
 

@@ -255,18 +255,7 @@ void Holdings::settle(std::int32_t m) {
   const bool waits = !store_->done(move.ticket);
   const double before = waits ? now() : 0;
   Holding& destination = *find(move.destination);
-  std::exception_ptr mistake;
-  try {
-    count(move, store_->wait(std::exchange(move.ticket, -1)));
-  } catch (const Error& error) {
-    destination.broken = true;
-    note_failure(move, error.what());
-    // What a codec does not take is no fault of the tier.
-    if (error.code() == ErrorCode::invalid_argument) mistake = std::current_exception();
-  } catch (...) {
-    destination.broken = true;
-    note_failure(move, "the medium threw something else than ebb::Error");
-  }
+  const std::exception_ptr mistake = finish(move, destination);
   destination.in = -1;
   unlink(m);
   if (mistake) std::rethrow_exception(mistake);
@@ -276,6 +265,22 @@ void Holdings::settle(std::int32_t m) {
   if (setup_.trace != nullptr) {
     setup_.trace->add({.kind = TraceEvent::Kind::wait, .start = before, .end = after});
   }
+}
+
+// Waits and counts; where it failed the holding is broken. What a codec does not take is no fault of
+// the tier, and returned.
+std::exception_ptr Holdings::finish(Move& move, Holding& holding) {
+  try {
+    count(move, store_->wait(std::exchange(move.ticket, -1)));
+  } catch (const Error& error) {
+    holding.broken = true;
+    note_failure(move, error.what());
+    if (error.code() == ErrorCode::invalid_argument) return std::current_exception();
+  } catch (...) {
+    holding.broken = true;
+    note_failure(move, "the medium threw something else than ebb::Error");
+  }
+  return nullptr;
 }
 
 void Holdings::count(const Move& move, const Store::Times& times) {
@@ -331,14 +336,9 @@ bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool trans
   Move move;
   move.source = from;
   move.bytes = counted;
-  try {
-    count(move, store_->wait(store_->get(from.place.tier(), source.slot, bytes, transform)));
-    return true;
-  } catch (const Error& error) {
-    source.broken = true;
-    note_failure(move, error.what());
-    return false;
-  }
+  move.ticket = store_->get(from.place.tier(), source.slot, bytes, transform);
+  finish(move, source);
+  return !source.broken;
 }
 
 void Holdings::note_failure(const Move& move, const char* what) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -116,7 +117,6 @@ class Holdings {
   void visit_tapes(const std::function<void(std::int64_t from, std::int64_t to)>& visit) const;
 
   Bytes used() const { return arena_.used(); }
-  Bytes size() const { return arena_.size(); }
   // Bytes of the states and tapes in fast.
   Bytes items() const { return items_; }
   Bytes held(int tier) const { return store_->held(tier); }
@@ -153,6 +153,7 @@ class Holdings {
   void settle(std::int32_t move);
   void unlink(std::int32_t move);
   void settle_all();
+  std::exception_ptr finish(Move& move, Holding& holding);
   void count(const Move& move, const Store::Times& times);
   void note_failure(const Move& move, const char* what);
   std::size_t range_after(std::int64_t step) const;

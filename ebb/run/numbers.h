@@ -2,10 +2,12 @@
 // Bytes seen as the numbers that they are, for comparisons. Which those are the fields say.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <span>
 
 #include "ebb/codec/codec.h"
+#include "ebb/codec/fields.h"
 
 namespace ebb {
 
@@ -34,5 +36,16 @@ inline void set_number(std::span<std::byte> bytes, Element element, std::size_t 
     bytes[i] = static_cast<std::byte>(value);
   }
 }
+
+// Where a field lies in a state; nothing where the state lacks it, as a final one may.
+template <class Byte>
+std::span<Byte> part_of(const FieldShape& field, std::span<Byte> state) {
+  if (field.offset + field.bytes > static_cast<Bytes>(state.size())) return {};
+  return state.subspan(static_cast<std::size_t>(field.offset),
+                       static_cast<std::size_t>(field.bytes));
+}
+
+// NaN is larger than anything.
+inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace ebb

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 
+#include "ebb/core/clock.h"
 #include "ebb/core/error.h"
 #include "ebb/device/buffer.h"
 #include "ebb/run/sizes.h"
@@ -29,14 +29,10 @@ constexpr Bytes kLeastCopied = Bytes{1} << 20;
 constexpr std::size_t kWork = 16 << 10;
 constexpr Bytes kTierMeasured = Bytes{64} << 20;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double seconds_of(const std::function<void()>& work) {
-  const double start = now();
+  const double start = seconds_now();
   work();
-  return now() - start;
+  return seconds_now() - start;
 }
 
 double median(std::vector<double>& values) {
@@ -62,7 +58,7 @@ Bytes free_room(const ProfileOptions& options) {
 class Bench {
  public:
   Bench(Step& step, const Chain& chain, const ProfileOptions& options)
-      : step_(step), chain_(chain), options_(options) {
+      : step_(step), options_(options) {
     Bytes state = step.final_bytes(), tape = 0, adjoint = 1, scratch = 1;
     for (std::int64_t i = 0; i < (chain.is_uniform() ? 1 : chain.steps()); ++i) {
       const StepCost& cost = chain.at(i);
@@ -109,7 +105,6 @@ class Bench {
   std::size_t state_size() const { return static_cast<std::size_t>(state_.size()); }
 
   Step& step_;
-  const Chain& chain_;
   const ProfileOptions& options_;
   Bytes tape_ = 0;
   std::int64_t tapes_ = 0;
@@ -125,11 +120,12 @@ struct Costs {
 // seconds per step.
 Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& options) {
   Bench bench(step, chain, options);
-  const double until = now() + options.step_seconds;
+  const double until = seconds_now() + options.step_seconds;
   const auto repeat = [&](double share, const std::function<double()>& once) {
     std::vector<double> times;
-    const double end = now() + share * options.step_seconds;
-    while (times.size() < kLeastRepeats || now() < std::min(end, until)) times.push_back(once());
+    const double end = seconds_now() + share * options.step_seconds;
+    while (times.size() < kLeastRepeats || seconds_now() < std::min(end, until))
+      times.push_back(once());
     return median(times);
   };
   const auto advance = [&](std::int64_t steps) {
@@ -148,12 +144,12 @@ Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& option
   costs.step.forward = std::clamp(each, 0.0, all / static_cast<double>(many));
   costs.call = std::max(0.0, one - costs.step.forward);
 
-  const std::int64_t taped = std::min(bench.tapes(), std::max(many, std::int64_t{1}));
+  const std::int64_t taped = std::min(bench.tapes(), many);
   const auto per_step = [&](double seconds) {
     return std::max(0.0, seconds - costs.call) / static_cast<double>(taped);
   };
   std::vector<double> records, reverses;
-  while (records.size() < kLeastRepeats || now() < until) {
+  while (records.size() < kLeastRepeats || seconds_now() < until) {
     bench.reset();
     records.push_back(seconds_of([&] { bench.record(0, taped); }));
     reverses.push_back(seconds_of([&] { bench.reverse(0, taped); }));
@@ -167,11 +163,11 @@ Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& option
 std::vector<StepCost> measure_each(Step& step, const Chain& chain, const ProfileOptions& options) {
   Bench bench(step, chain, options);
   std::vector<StepCost> costs;
-  const double until = now() + options.step_seconds;
+  const double until = seconds_now() + options.step_seconds;
   StepCost sum{.forward = 0, .record = 0, .backward = 0};
   for (std::int64_t i = 0; i < chain.steps(); ++i) {
     StepCost cost = chain.at(i);
-    if (now() < until || costs.empty()) {
+    if (seconds_now() < until || costs.empty()) {
       bench.keep_state();
       bench.advance(i, i + 1);
       bench.put_back();
@@ -180,76 +176,19 @@ std::vector<StepCost> measure_each(Step& step, const Chain& chain, const Profile
       cost.record = seconds_of([&] { bench.record(i, i + 1); });
       bench.keep_state();
       cost.backward = seconds_of([&] { bench.reverse(i, i + 1); });
-      sum.forward += cost.forward;
-      sum.record += cost.record;
-      sum.backward += cost.backward;
     } else {
       const auto count = static_cast<double>(i);
       cost.forward = sum.forward / count;
       cost.record = sum.record / count;
       cost.backward = sum.backward / count;
-      sum.forward += cost.forward;
-      sum.record += cost.record;
-      sum.backward += cost.backward;
     }
+    sum.forward += cost.forward;
+    sum.record += cost.record;
+    sum.backward += cost.backward;
     costs.push_back(cost);
   }
   return costs;
 }
-
-void check_bytes(const Step& step, std::int64_t index, const StepBytes& bytes) {
-  if (bytes.state < 1 || bytes.tape < 1 || bytes.adjoint < 0 || bytes.scratch < 0) {
-    fail(ErrorCode::invalid_argument, "run: step ", index, " says state ", bytes.state, ", tape ",
-         bytes.tape, ", adjoint ", bytes.adjoint, ", scratch ", bytes.scratch,
-         " bytes; states and tapes have 1 or more, the others 0 or more");
-  }
-  if (bytes.adjoint < std::max(bytes.state, step.after(index))) {
-    fail(ErrorCode::invalid_argument, "run: step ", index, " says an adjoint of ", bytes.adjoint,
-         " bytes; it must hold the gradient of the states before and after the step, ",
-         std::max(bytes.state, step.after(index)));
-  }
-  if (const Bytes in_tape = step.state_in_tape(index);
-      in_tape < 0 || in_tape > bytes.tape - step.after(index)) {
-    fail(ErrorCode::invalid_argument, "run: the tape of step ", index, " has ", bytes.tape,
-         " bytes, and the state after it, ", step.after(index), " bytes at ", in_tape,
-         ", is not in it");
-  }
-}
-
-}  // namespace
-
-Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds) {
-  if (steps == 0) return Chain::uniform(0, {});
-  Bytes largest = 0;
-  const std::int64_t looked_at = step.is_uniform() ? 1 : steps;
-  for (std::int64_t i = 0; i < looked_at; ++i) {
-    const StepBytes bytes = step.bytes(i);
-    check_bytes(step, i, bytes);
-    largest = std::max({largest, bytes.state, bytes.tape});
-  }
-  if (step.is_uniform() && step.final_bytes() > step.bytes(0).state) {
-    fail(ErrorCode::invalid_argument, "run: the final state has ", step.final_bytes(),
-         " bytes; where steps are alike it has at most ", step.bytes(0).state);
-  }
-  const Bytes grain = item_grain(largest, has_tiers);
-  const auto cost_of = [&](std::int64_t i) {
-    StepCost cost = seconds != nullptr ? seconds->at(i) : StepCost{};
-    const StepBytes bytes = step.bytes(i);
-    cost.state = rounded(bytes.state, grain);
-    cost.tape = rounded(bytes.tape, grain);
-    cost.adjoint = rounded(bytes.adjoint, grain);
-    cost.scratch = rounded(bytes.scratch, grain);
-    return cost;
-  };
-  const double call = seconds != nullptr ? seconds->call() : 0;
-  if (step.is_uniform()) return Chain::uniform(steps, cost_of(0), call);
-  std::vector<StepCost> costs;
-  costs.reserve(static_cast<std::size_t>(steps));
-  for (std::int64_t i = 0; i < steps; ++i) costs.push_back(cost_of(i));
-  return Chain::of(std::move(costs), call);
-}
-
-namespace {
 
 // Transfers of one tier, one at a time and while the caller computes: as most plans make them.
 class TierBench {
@@ -275,8 +214,8 @@ class TierBench {
     };
     store_.wait(put(second));
     std::vector<double> writes, reads, boths;
-    const double until = now() + seconds_;
-    while (writes.size() < kLeastRepeats || now() < until) {
+    const double until = seconds_now() + seconds_;
+    while (writes.size() < kLeastRepeats || seconds_now() < until) {
       const double start = store_.now();
       writes.push_back(end(put(first)) - start);
       const double between = store_.now();

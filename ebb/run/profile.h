@@ -54,7 +54,4 @@ double profile_copies(Bytes state, const ProfileOptions& options = {});
 // One tier, with items of that size.
 Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& options = {});
 
-// The Step's sizes as a run books them, with `seconds` for the costs: all alike for uniform steps.
-Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds);
-
 }  // namespace ebb

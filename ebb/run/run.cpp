@@ -66,7 +66,7 @@ RunOptions checked(const Step& step, RunOptions options) {
 struct Run::State {
   State(Step& given, RunOptions run_options)
       : options(checked(given, std::move(run_options))),
-        ledger(options.ledger.value_or(Ledger(std::max<Bytes>(0, options.budget)))),
+        ledger(options.ledger.value_or(Ledger(options.budget))),
         raw(given),
         codecs(given, {options.tape_codec, options.state_codec, options.transfer_codec}),
         step(codecs.step()) {

@@ -5,6 +5,8 @@
 
 #include "ebb/core/bytes.h"
 #include "ebb/device/buffer.h"
+#include "ebb/plan/chain.h"
+#include "ebb/run/step.h"
 
 namespace ebb {
 
@@ -20,5 +22,8 @@ constexpr Bytes rounded(Bytes bytes, Bytes to) {
 constexpr Bytes item_grain(Bytes largest, bool paged) {
   return paged && largest >= kDirectItem ? kPage : kAlignment;
 }
+
+// The Step's sizes as a run books them, with `seconds` for the costs: all alike for uniform steps.
+Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds);
 
 }  // namespace ebb

@@ -35,8 +35,6 @@ class Trace {
     events_.clear();
     lost_ = 0;
   }
-  const std::vector<TraceEvent>& events() const { return events_; }
-  std::int64_t lost() const { return lost_; }
   // {"traceEvents":[...]}; `tiers` are the names of the slow tiers.
   std::string json(const std::vector<std::string>& tiers) const;
 

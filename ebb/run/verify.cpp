@@ -30,17 +30,12 @@ void add_state(std::vector<Part>& parts, const std::string& name, const Step& st
     parts.push_back({name, Element::byte, {state.begin(), state.end()}});
   }
   for (const FieldShape& field : fields) {
-    // A final state may lack some.
-    if (field.offset + field.bytes > static_cast<Bytes>(state.size())) continue;
-    const auto bytes = state.subspan(static_cast<std::size_t>(field.offset),
-                                     static_cast<std::size_t>(field.bytes));
+    const auto bytes = part_of(field, state);
+    if (bytes.empty()) continue;
     const std::string whole = fields.size() == 1 ? name : name + "." + field.name;
     parts.push_back({whole, field.element, {bytes.begin(), bytes.end()}});
   }
 }
-
-// NaN is larger than anything.
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 struct Outcome {
   std::string strategy;
@@ -116,9 +111,7 @@ Bytes prefix_budget(Step& prefix, const RunOptions& options, std::int64_t all) {
 std::vector<std::byte> ones(const Step& step, std::size_t bytes) {
   std::vector<std::byte> state(bytes, std::byte{0});
   for (const FieldShape& field : step.state_fields()) {
-    if (field.offset + field.bytes > static_cast<Bytes>(bytes)) continue;
-    const auto part = std::span(state).subspan(static_cast<std::size_t>(field.offset),
-                                               static_cast<std::size_t>(field.bytes));
+    const auto part = part_of(field, std::span(state));
     const auto size = static_cast<std::size_t>(element_bytes(field.element));
     for (std::size_t i = 0; i < part.size() / size; ++i) set_number(part, field.element, i, 1);
   }

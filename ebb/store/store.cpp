@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "ebb/core/checksum.h"
+#include "ebb/core/clock.h"
 #include "ebb/core/error.h"
 #include "ebb/device/arena.h"
 #include "ebb/device/buffer.h"
@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::size_t kInFlight = 64;
 constexpr Bytes kMoveChunk = 1 << 20;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ebb/run/run.h"
+#include "ebb/run/sizes.h"
 #include "ebb/run/verify.h"
 #include "tests/message_of.h"
 
