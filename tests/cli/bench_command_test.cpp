@@ -200,7 +200,7 @@ TEST(BenchAsync, CtrlCCancels) {
     kill(getpid(), SIGINT);
   });
   const auto start = std::chrono::steady_clock::now();
-  const Outcome outcome = async("--quick --steps 20000 --sweeps 5000 --budget 4MiB");
+  const Outcome outcome = async("--quick --state 64KiB --steps 100000 --sweeps 1000 --budget 4MiB");
   user.join();
   struct sigaction after{};
   sigaction(SIGINT, &before, &after);
