@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences to learn from, side by side, and what they should give.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ebb {
+
+// Words that hold one bit for each of `n` inputs.
+constexpr std::int64_t words_of(std::int64_t n) { return (n + 63) / 64; }
+
+// T steps, B samples, I inputs, O outputs, as in the task's shape. One of `values` and `spikes`, and
+// one of `classes` and `targets` is filled; the others are empty.
+struct Batch {
+  std::vector<float> values;          // [T,B,I]
+  std::vector<std::uint64_t> spikes;  // [T,B,words_of(I)], input i is bit i % 64 of word i / 64
+  std::vector<std::int64_t> lengths;  // [B], 1 to T each; empty: all T
+  std::vector<std::int32_t> classes;  // [B] or, for losses at every step, [T,B]; -1: does not count
+  std::vector<float> targets;         // [B,O] or [T,B,O]; a NaN does not count
+};
+
+}  // namespace ebb
