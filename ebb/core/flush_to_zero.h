@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers too small for full precision count as 0 while this lives, on the thread that made it. A
+// silent neuron's membrane decays into them, and arithmetic on them is slow.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace ebb {
+
+class FlushToZero {
+ public:
+  FlushToZero() : before_(read()) { write(before_ | kBits); }
+  FlushToZero(const FlushToZero&) = delete;
+  FlushToZero& operator=(const FlushToZero&) = delete;
+  ~FlushToZero() { write(before_); }
+
+ private:
+#if defined(__x86_64__)
+  using Word = std::uint32_t;
+  static constexpr Word kBits = 0x8040;  // results and operands
+  static Word read() { return _mm_getcsr(); }
+  static void write(Word word) { _mm_setcsr(word); }
+#elif defined(__aarch64__)
+  using Word = std::uint64_t;
+  static constexpr Word kBits = Word{1} << 24;
+  static Word read() {
+    Word word = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(word));
+    return word;
+  }
+  static void write(Word word) { asm volatile("msr fpcr, %0" : : "r"(word)); }
+#else
+  using Word = int;
+  static constexpr Word kBits = 0;
+  static Word read() { return 0; }
+  static void write(Word) {}
+#endif
+  Word before_;
+};
+
+}  // namespace ebb

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/core/workers.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/message_of.h"
+
+namespace ebb {
+namespace {
+
+TEST(Workers, EveryThreadWorksOnceACall) {
+  for (const int threads : {1, 2, 5}) {
+    Workers workers(threads);
+    std::vector<int> calls(static_cast<std::size_t>(threads));
+    for (int i = 0; i < 2000; ++i)
+      workers.all([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
+    EXPECT_EQ(calls, std::vector<int>(static_cast<std::size_t>(threads), 2000));
+  }
+}
+
+TEST(Workers, SplitsIntoPiecesThatTouch) {
+  for (const int threads : {1, 3, 8}) {
+    Workers workers(threads);
+    for (const std::int64_t count : {0, 1, 11, 12, 13, 500}) {
+      std::vector<int> done(static_cast<std::size_t>(count));
+      workers.split(count, 12, [&](std::int64_t from, std::int64_t to) {
+        EXPECT_EQ(from % 12, 0);
+        for (std::int64_t i = from; i < to; ++i) ++done[static_cast<std::size_t>(i)];
+      });
+      EXPECT_EQ(done, std::vector<int>(static_cast<std::size_t>(count), 1));
+    }
+  }
+}
+
+TEST(Workers, WhatAThreadThrowsReachesTheCaller) {
+  Workers workers(3);
+  for (const int bad : {0, 2}) {
+    EXPECT_THROW(workers.all([bad](int thread) {
+      if (thread == bad) throw std::runtime_error("no");
+    }),
+                 std::runtime_error);
+  }
+  int calls = 0;
+  workers.split(1, 1, [&](std::int64_t, std::int64_t) { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Workers, RefusesNumbersThatCannotBe) {
+  EXPECT_EQ(test::message_of([] { Workers workers(0); }), "threads is 0; it must be 1 to 1024");
+}
+
+}  // namespace
+}  // namespace ebb
