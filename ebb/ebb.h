@@ -2,6 +2,8 @@
 // The whole public interface of ebb.
 #pragma once
 
+#include "ebb/cell/cell.h"
+#include "ebb/cell/pattern.h"
 #include "ebb/codec/codec.h"
 #include "ebb/codec/fields.h"
 #include "ebb/core/bytes.h"
@@ -19,6 +21,7 @@
 #include "ebb/plan/text.h"
 #include "ebb/run/function_step.h"
 #include "ebb/run/measured.h"
+#include "ebb/run/network.h"
 #include "ebb/run/profile.h"
 #include "ebb/run/progress.h"
 #include "ebb/run/report.h"

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace ebb {
+#include "ebb/core/bits.h"
 
-// Words that hold one bit for each of `n` inputs.
-constexpr std::int64_t words_of(std::int64_t n) { return (n + 63) / 64; }
+namespace ebb {
 
 // T steps, B samples, I inputs, O outputs, as in the task's shape. One of `values` and `spikes`, and
 // one of `classes` and `targets` is filled; the others are empty.

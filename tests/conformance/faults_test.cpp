@@ -190,7 +190,7 @@ struct Tally {
 
 // One random run with faults, then the same Run without.
 void try_case(Random& random, const std::vector<SlowTier>& tiers, Tally& tally) {
-  constexpr std::array makers{small_step, gated_step, spiking_step, uneven_step};
+  constexpr std::array makers{small_step, gated_step, spiking_step, uneven_step, network_step};
   constexpr std::array strategies{"async",         "pofo", "disk_revolve", "h_revolve",
                                   "single_remote", "auto", "double",       "periodic_disk"};
   const auto step =

@@ -42,6 +42,9 @@ std::unique_ptr<TestStep> gated_step(std::int64_t steps);
 std::unique_ptr<TestStep> uneven_step(std::int64_t steps);
 // A spiking layer: the state has a field of floats and one of 0 and 1 only, and so has the tape.
 std::unique_ptr<TestStep> spiking_step(std::int64_t steps);
+// A Network: spiking neurons below an LSTM, dropout between them, in single precision on two threads.
+// Its tapes are used up when they are reversed.
+std::unique_ptr<TestStep> network_step(std::int64_t steps);
 // The small step, but its length is found while it runs.
 std::unique_ptr<TestStep> endless_step(std::int64_t ends_at);
 

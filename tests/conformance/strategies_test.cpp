@@ -94,8 +94,10 @@ TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
   std::vector<Size> sizes{{small_step, {0, 1, 2, 3, 17, 200}},
                           {gated_step, {1, 30}},
                           {uneven_step, {1, 2, 12, 40}},
-                          {spiking_step, {60}}};
-  if (kSanitized) sizes = {{small_step, {0, 1, 17}}, {gated_step, {9}}, {uneven_step, {12}}};
+                          {spiking_step, {60}},
+                          {network_step, {1, 25}}};
+  if (kSanitized)
+    sizes = {{small_step, {0, 1, 17}}, {gated_step, {9}}, {uneven_step, {12}}, {network_step, {9}}};
   for (const Size& size : sizes) {
     for (const std::int64_t steps : size.steps) {
       const auto step = size.make(steps);

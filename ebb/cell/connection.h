@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights from some inputs to the units of a layer, gate by gate: products forward and back and the
+// gradient, for full and sparse weights and for inputs that are mostly 0.
+//
+// Units are worked on in blocks of kEventWidth. A result's bits do not depend on which units or
+// samples are asked for together, nor on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/cell/activity.h"
+#include "ebb/cell/pattern.h"
+#include "ebb/core/workers.h"
+#include "ebb/device/event_sums.h"
+
+namespace ebb {
+
+struct ConnectionShape {
+  std::int64_t gates = 0, units = 0, inputs = 0;
+  std::int64_t sums = 0;  // in the rows of sums that it adds to
+  int last_sum = 0;       // that the last gate adds to; the others add to their own
+  bool events = false;    // most inputs are 0
+  bool masked = false;    // backward is asked for few inputs only
+  bool wants_backward = true;
+};
+
+template <class Number>
+class Connection {
+ public:
+  // Without a pattern there is a weight from every input to every unit: [gates*units, inputs]. With
+  // one, the weights are those of its entries, row after row.
+  Connection(const ConnectionShape& shape, const Pattern* pattern);
+
+  std::int64_t weights() const;
+  bool lists() const { return shape_.events || is_sparse_; }
+  // Memory beside the weights and their gradient.
+  std::int64_t prepared_bytes() const;
+  // Units at which work may be cut into pieces.
+  std::int64_t grain() const;
+
+  // The weights have changed.
+  void prepare(Workers& workers, const Number* weights);
+  // Gradients begin at 0.
+  void begin();
+
+  // sums[b * sums * 48 + sum * 48 + u] += the products of units [unit, unit + count), count up to
+  // 48, unit a multiple of grain(). `rows` or, if lists(), `lists` are the inputs.
+  void forward(std::int64_t samples, std::int64_t unit, std::int64_t count,
+               const Rows<Number>& rows, const Lists<Number>& lists, Number* sums) const;
+  // results[b * stride + j] += for the inputs [from,to), from a multiple of grain(). Sample b's
+  // gradients of the sums are at d + b * sums * units. With `wanted` only the inputs listed there.
+  void backward(std::int64_t samples, std::int64_t from, std::int64_t to, const Number* d,
+                Number* results, std::int64_t stride, const Lists<Number>* wanted) const;
+  // Adds to `gradient`, laid out as the weights, or keeps what finish will add. `rows[t]` are the
+  // inputs of time step t, the gradients of sums follow each other time step by time step, sample by
+  // sample, as backward has them. `gathered`: room for rows.size() * samples * inputs numbers, used where
+  // inputs are plain numbers. `listed`: room for gradient_bytes() per thread.
+  void gradient(Workers& workers, std::span<const Rows<Number>> rows, std::int64_t samples,
+                const Number* d, Number* gathered, std::byte* listed, Number* gradient);
+  void finish(Workers& workers, Number* gradient);
+  // Bytes that gradient() needs for each thread.
+  std::int64_t gradient_bytes(std::int64_t rows) const;
+
+ private:
+  std::int64_t blocks() const { return (shape_.units + kEventWidth - 1) / kEventWidth; }
+  std::int64_t panel(std::int64_t gate, std::int64_t block) const {
+    return (gate * blocks() + block) * shape_.inputs * kEventWidth;
+  }
+  int sum_of(std::int64_t gate) const {
+    return gate == shape_.gates - 1 ? shape_.last_sum : static_cast<int>(gate);
+  }
+  // Numbers from sample to sample in the gradients of the sums.
+  std::int64_t d_row() const { return shape_.sums * shape_.units; }
+  void dense_gradient(Workers& workers, std::int64_t rows, const Number* d, const Number* gathered,
+                      Number* gradient) const;
+  void event_gradient(std::int64_t input, std::int64_t count, const std::uint16_t* rows,
+                      const Number* values, const Number* d, Number* gradient);
+
+  // One weight of a sparse connection, in the order of use: gate, block, input.
+  struct Entry {
+    std::uint8_t unit;  // in its block
+    std::uint32_t weight;
+  };
+
+  ConnectionShape shape_;
+  bool is_sparse_ = false;
+  std::int64_t pattern_weights_ = 0;
+  std::vector<Number> packed_;         // forward, plain inputs: gate after gate
+  std::vector<Number> packed_back_;    // backward: gate after gate
+  std::vector<Number> panels_;         // forward with events: [gate][block][input][48]
+  std::vector<Number> of_panels_;      // their gradient
+  std::vector<std::uint32_t> starts_;  // [gate][block][input + 1], into entries_
+  std::vector<Entry> entries_;
+  std::vector<Number> values_;  // of the entries
+};
+
+}  // namespace ebb

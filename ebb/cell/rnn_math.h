@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elman's recurrent unit, as torch.nn.RNN: h = tanh(a) or max(a, 0).
+#pragma once
+
+#include "ebb/cell/unit.h"
+
+namespace ebb {
+
+template <bool kRelu>
+struct RnnMath {
+  static constexpr int kGates = 1, kSums = 1, kFields = 1, kSaved = 0, kParameters = 0;
+  static constexpr bool kSpikes = false, kEvents = false;
+
+  template <class Number>
+  static void forward(UnitForward<Number>& u, const Constants<Number>&) {
+    const Number a = u.sums[0];
+    u.after[0] = kRelu ? (a > Number{0} ? a : Number{0}) : hyperbolic_tangent(a);
+  }
+
+  template <Surrogate, class Number>
+  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
+    const Number h = u.after[0];
+    u.sums[0] = kRelu ? (h > Number{0} ? u.output : Number{0}) : u.output * (Number{1} - h * h);
+    u.output = 0;
+  }
+};
+
+}  // namespace ebb

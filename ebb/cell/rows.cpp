@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cell/rows.h"
+
+#include "ebb/cell/adlif_math.h"
+#include "ebb/cell/alif_math.h"
+#include "ebb/cell/egru_math.h"
+#include "ebb/cell/gru_math.h"
+#include "ebb/cell/leaky_math.h"
+#include "ebb/cell/lif_math.h"
+#include "ebb/cell/lstm_math.h"
+#include "ebb/cell/rnn_math.h"
+
+// Compiled for several instruction sets where the oldest lacks wide vectors; the loader takes the
+// best. Sanitizers are not ready when it does.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define EBB_CLONES \
+  __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512"), flatten))
+#else
+#define EBB_CLONES __attribute__((flatten))
+#endif
+
+namespace ebb {
+namespace {
+
+constexpr int kMost = 5;  // sums, fields, saved and parameters of a unit
+
+template <int kCount, class Number, class From>
+void load(Number* to, const Block<From>& from, std::int64_t row, std::int64_t unit) {
+  for (int f = 0; f < kCount; ++f) to[f] = from.data[row * from.row + f * from.field + unit];
+}
+
+template <int kCount, class Number>
+void store(const Number* from, const Block<Number>& to, std::int64_t row, std::int64_t unit) {
+  for (int f = 0; f < kCount; ++f) to.data[row * to.row + f * to.field + unit] = from[f];
+}
+
+template <class Math, bool kSave, class Number>
+void forward_row(const ForwardBlock<Number>& block, std::int64_t b) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < block.units; ++i) {
+    Number sums[kMost], before[kMost], parameters[kMost], after[kMost], saved[kMost];
+    load<Math::kSums>(sums, block.sums, b, i);
+    load<Math::kFields>(before, block.before, b, i);
+    load<Math::kParameters>(parameters, block.parameters, 0, i);
+    UnitForward<Number> unit{sums, before, 0, parameters, after, saved, 0};
+    if constexpr (Math::kSpikes) {
+      unit.spike_before =
+          static_cast<Number>(block.spikes_before.data[b * block.spikes_before.row + i]);
+    }
+    Math::forward(unit, block.constants);
+    store<Math::kFields>(after, block.after, b, i);
+    if constexpr (kSave) store<Math::kSaved>(saved, block.saved, b, i);
+    if constexpr (Math::kSpikes) {
+      block.spikes.data[b * block.spikes.row + i] = static_cast<std::uint8_t>(unit.spike);
+    }
+  }
+}
+
+// The sample has ended.
+template <class Math, class Number>
+void idle_row(const ForwardBlock<Number>& block, std::int64_t b) {
+  for (std::int64_t i = 0; i < block.units; ++i) {
+    Number fields[kMost];
+    load<Math::kFields>(fields, block.before, b, i);
+    store<Math::kFields>(fields, block.after, b, i);
+    if constexpr (Math::kSaved > 0) {
+      const Number zeros[kMost] = {};
+      if (block.saved.data != nullptr) store<Math::kSaved>(zeros, block.saved, b, i);
+    }
+    if constexpr (Math::kSpikes) {
+      block.spikes.data[b * block.spikes.row + i] =
+          block.spikes_before.data[b * block.spikes_before.row + i];
+    }
+  }
+}
+
+template <class Math, class Number>
+EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
+  for (std::int64_t b = 0; b < block.rows; ++b) {
+    if (block.idle != nullptr && block.idle[b] != 0) {
+      idle_row<Math>(block, b);
+    } else if (Math::kSaved > 0 && block.saved.data != nullptr) {
+      forward_row<Math, true>(block, b);
+    } else {
+      forward_row<Math, false>(block, b);
+    }
+  }
+}
+
+template <class Math, Surrogate kKind, class Number>
+void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < block.units; ++i) {
+    Number before[kMost], after[kMost], saved[kMost], parameters[kMost], fields[kMost];
+    Number sums[kMost], of_parameters[kMost];
+    load<Math::kFields>(before, block.before, b, i);
+    load<Math::kFields>(after, block.after, b, i);
+    load<Math::kSaved>(saved, block.saved, b, i);
+    load<Math::kParameters>(parameters, block.parameters, 0, i);
+    load<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
+    load<Math::kFields>(fields, block.adjoint, b, i);
+    Number* const output = block.output.data + b * block.output.row + i;
+    UnitBackward<Number> unit{before,     after,   saved,  0,    1,
+                              parameters, *output, fields, sums, of_parameters};
+    if constexpr (Math::kSpikes) {
+      unit.spike_before =
+          static_cast<Number>(block.spikes_before.data[b * block.spikes_before.row + i]);
+      if (block.listed.data != nullptr) {
+        unit.listed = static_cast<Number>(block.listed.data[b * block.listed.row + i]);
+      }
+    }
+    Math::template backward<kKind>(unit, block.constants);
+    store<Math::kFields>(fields, block.adjoint, b, i);
+    *output = unit.output;
+    store<Math::kSums>(sums, block.sums, b, i);
+    store<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
+  }
+}
+
+template <class Math, Surrogate kKind, class Number>
+EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
+  for (std::int64_t b = 0; b < block.rows; ++b) {
+    if (block.idle != nullptr && block.idle[b] != 0) {
+      const Number zeros[kMost] = {};
+      for (std::int64_t i = 0; i < block.units; ++i) store<Math::kSums>(zeros, block.sums, b, i);
+    } else {
+      backward_row<Math, kKind>(block, b);
+    }
+  }
+}
+
+template <class Math, Surrogate kKind, class Number>
+EBB_CLONES void support_block(const SupportBlock<Number>& block) {
+  for (std::int64_t b = 0; b < block.rows; ++b) {
+    for (std::int64_t i = 0; i < block.units; ++i) {
+      Number after[kMost], saved[kMost], parameters[kMost];
+      load<Math::kFields>(after, block.after, b, i);
+      load<Math::kSaved>(saved, block.saved, b, i);
+      load<Math::kParameters>(parameters, block.parameters, 0, i);
+      const Number x = Math::distance(saved, after, parameters);
+      const Number membrane = Math::membrane(saved, after);
+      const bool fires = x >= Number{0};
+      bool passes = psi<kKind>(x, block.constants.sharpness) != Number{0} &&
+                    membrane >= block.constants.least;
+      if (!Math::kSpikes) passes = passes || fires;  // then its value is heard
+      block.support.data[b * block.support.row + i] =
+          static_cast<std::uint8_t>((passes ? kPasses : 0) | (fires ? kFires : 0));
+    }
+  }
+}
+
+// Calls `call` with the surrogate as a constant.
+template <class Call>
+void with_surrogate(Surrogate kind, Call call) {
+  switch (kind) {
+    case Surrogate::fast_sigmoid:
+      return call.template operator()<Surrogate::fast_sigmoid>();
+    case Surrogate::superspike:
+      return call.template operator()<Surrogate::superspike>();
+    case Surrogate::arctan:
+      return call.template operator()<Surrogate::arctan>();
+    case Surrogate::triangular:
+      return call.template operator()<Surrogate::triangular>();
+    case Surrogate::boxcar:
+      return call.template operator()<Surrogate::boxcar>();
+    case Surrogate::multi_gaussian:
+      return call.template operator()<Surrogate::multi_gaussian>();
+  }
+}
+
+template <class Math, class Number>
+constexpr CellLoops<Number> loops() {
+  CellLoops<Number> result;
+  result.forward = forward_block<Math, Number>;
+  if constexpr (Math::kEvents) {
+    result.backward = [](const BackwardBlock<Number>& block) {
+      with_surrogate(block.surrogate,
+                     [&block]<Surrogate kKind>() { backward_block<Math, kKind, Number>(block); });
+    };
+    result.support = [](const SupportBlock<Number>& block) {
+      with_surrogate(block.surrogate,
+                     [&block]<Surrogate kKind>() { support_block<Math, kKind, Number>(block); });
+    };
+  } else {
+    result.backward = backward_block<Math, Surrogate::fast_sigmoid, Number>;
+  }
+  return result;
+}
+
+template <class Math>
+constexpr CellShape shape() {
+  return {Math::kGates,      Math::kSums,   Math::kFields, Math::kSaved,
+          Math::kParameters, Math::kSpikes, Math::kEvents};
+}
+
+// Calls `call` with the cell's mathematics.
+template <class Call>
+constexpr auto with_math(CellKind kind, Call call) {
+  switch (kind) {
+    case CellKind::rnn:
+      return call.template operator()<RnnMath<false>>();
+    case CellKind::rnn_relu:
+      return call.template operator()<RnnMath<true>>();
+    case CellKind::lstm:
+      return call.template operator()<LstmMath>();
+    case CellKind::gru:
+      return call.template operator()<GruMath>();
+    case CellKind::lif:
+      return call.template operator()<LifMath<false>>();
+    case CellKind::lif_synaptic:
+      return call.template operator()<LifMath<true>>();
+    case CellKind::alif:
+      return call.template operator()<AlifMath>();
+    case CellKind::adlif:
+      return call.template operator()<AdlifMath>();
+    case CellKind::egru:
+      return call.template operator()<EgruMath>();
+    case CellKind::leaky:
+      return call.template operator()<ReadoutMath<true>>();
+    case CellKind::linear:
+      break;
+  }
+  return call.template operator()<ReadoutMath<false>>();
+}
+
+}  // namespace
+
+template <class Number>
+CellLoops<Number> loops_of(CellKind kind) {
+  return with_math(kind, []<class Math>() { return loops<Math, Number>(); });
+}
+
+template CellLoops<float> loops_of<float>(CellKind);
+template CellLoops<double> loops_of<double>(CellKind);
+
+CellShape shape_of(CellKind kind) {
+  return with_math(kind, []<class Math>() { return shape<Math>(); });
+}
+
+}  // namespace ebb

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// packed_product with a block of results in registers, compiled for each vector instruction set and
+// chosen at run time.
+#include <algorithm>
+
+#include "ebb/device/packed.h"
+#include "ebb/device/packed_plain.h"
+
+// Vectors whose length is not known when compiling cannot be in arrays.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/device/packed_hwy.cpp"
+// clang-format off
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Vectors = hn::ScalableTag<float>;
+
+// Results in registers: kRows rows of three vectors, beside three of weights and one of a row.
+constexpr std::int64_t kVectors = 3;
+#if HWY_TARGET <= HWY_AVX3
+constexpr std::int64_t kRows = 8;
+#elif HWY_ARCH_ARM_A64
+constexpr std::int64_t kRows = 7;
+#else
+constexpr std::int64_t kRows = 4;
+#endif
+
+std::int64_t width() { return kVectors * static_cast<std::int64_t>(hn::Lanes(Vectors())); }
+
+// One panel for kBlock rows; `here` of its columns are wanted.
+template <std::int64_t kBlock>
+HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
+                      std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
+                      std::int64_t c_stride) {
+  const Vectors d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<Vectors> sums[kBlock][kVectors];
+#pragma GCC unroll 8
+  for (auto& row : sums) {
+#pragma GCC unroll 8
+    for (auto& sum : row) sum = hn::Zero(d);
+  }
+  for (std::int64_t i = 0; i < k; ++i, panel += kVectors * lanes) {
+    const auto w0 = hn::LoadU(d, panel);
+    const auto w1 = hn::LoadU(d, panel + lanes);
+    const auto w2 = hn::LoadU(d, panel + 2 * lanes);
+#pragma GCC unroll 8
+    for (std::int64_t r = 0; r < kBlock; ++r) {
+      const auto factor = hn::Set(d, a[r * a_stride + i]);
+      sums[r][0] = hn::MulAdd(factor, w0, sums[r][0]);
+      sums[r][1] = hn::MulAdd(factor, w1, sums[r][1]);
+      sums[r][2] = hn::MulAdd(factor, w2, sums[r][2]);
+    }
+  }
+  if (here == kVectors * lanes) {
+#pragma GCC unroll 8
+    for (std::int64_t r = 0; r < kBlock; ++r) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        float* const to = c + r * c_stride + v * lanes;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), sums[r][v]), d, to);
+      }
+    }
+    return;
+  }
+  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)];
+#pragma GCC unroll 8
+  for (std::int64_t r = 0; r < kBlock; ++r) {
+#pragma GCC unroll 8
+    for (std::int64_t v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, row + v * lanes);
+    for (std::int64_t j = 0; j < here; ++j) c[r * c_stride + j] += row[j];
+  }
+}
+
+void product(std::int64_t rows, std::int64_t n, std::int64_t k, const float* a,
+             std::int64_t a_stride, const float* packed, float* c, std::int64_t c_stride) {
+  const std::int64_t wide = width();
+  for (std::int64_t from = 0; from < n; from += wide, packed += k * wide) {
+    const std::int64_t here = std::min(wide, n - from);
+    std::int64_t r = 0;
+    const auto rest = [&]<std::int64_t kBlock>() {
+      block<kBlock>(here, k, a + r * a_stride, a_stride, packed, c + r * c_stride + from, c_stride);
+      r += kBlock;
+    };
+    while (rows - r >= kRows) rest.template operator()<kRows>();
+    if (rows - r >= 4) rest.template operator()<4>();
+    if (rows - r >= 2) rest.template operator()<2>();
+    if (rows - r >= 1) rest.template operator()<1>();
+  }
+}
+
+}  // namespace ebb::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb {
+
+HWY_EXPORT(width);
+HWY_EXPORT(product);
+
+template <>
+std::int64_t packed_width<float>() {
+  static const std::int64_t width = HWY_DYNAMIC_DISPATCH(width)();
+  return width;
+}
+
+template <>
+void packed_product(std::int64_t rows, std::int64_t n, std::int64_t k, const float* a,
+                    std::int64_t a_stride, const float* packed, float* c, std::int64_t c_stride) {
+  HWY_DYNAMIC_DISPATCH(product)(rows, n, k, a, a_stride, packed, c, c_stride);
+}
+
+// Double precision is for checks.
+constexpr std::int64_t kDoubleWidth = 8;
+
+template <>
+std::int64_t packed_width<double>() {
+  return kDoubleWidth;
+}
+
+template <>
+void packed_product(std::int64_t rows, std::int64_t n, std::int64_t k, const double* a,
+                    std::int64_t a_stride, const double* packed, double* c, std::int64_t c_stride) {
+  plain_packed_product<double, kDoubleWidth>(rows, n, k, a, a_stride, packed, c, c_stride);
+}
+
+}  // namespace ebb
+#endif

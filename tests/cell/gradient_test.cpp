@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks of every smooth cell against finite differences in double precision: parameters, initial
+// states and inputs, with everything that can be put between layers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ebb/core/random.h"
+#include "ebb/run/network.h"
+#include "ebb/run/run.h"
+#include "ebb/run/verify.h"
+
+namespace ebb::test {
+namespace {
+
+constexpr std::int64_t kSteps = 13, kBatch = 3, kInputs = 5, kOutputs = 4;
+
+struct Variant {
+  std::string name;
+  NetworkOptions options;
+  double density = 1;
+  bool lengths = false;
+  std::string readout = "linear";
+};
+
+std::vector<Variant> variants() {
+  return {{"plain", {.grain = 4}, 1, false, "linear"},
+          {"lengths", {.grain = 3}, 1, true, "leaky"},
+          {"pipelined_sparse", {.grain = 4, .pipelined = true}, 0.4, false, "linear"},
+          {"dropout", {.grain = 5, .dropout = 0.3}, 1, true, "leaky"},
+          {"all", {.grain = 1, .pipelined = true, .dropout = 0.2}, 0.5, true, "leaky"}};
+}
+
+// Half the squares of the outputs, and the outputs times fixed numbers.
+class TestLoss : public Loss<double> {
+ public:
+  void begin() override { sum_ = 0; }
+  void output(std::int64_t t, std::span<const double> output) override {
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      sum_ += output[i] * (weight(t, i) + 0.5 * output[i]);
+    }
+  }
+  bool gradient(std::int64_t t, std::span<const double> output,
+                std::span<double> gradient) override {
+    for (std::size_t i = 0; i < output.size(); ++i) gradient[i] = weight(t, i) + output[i];
+    return true;
+  }
+  double value() const override { return sum_; }
+
+ private:
+  static double weight(std::int64_t t, std::size_t i) {
+    return Random(9, static_cast<std::uint64_t>(t)).normal(i);
+  }
+  double sum_ = 0;
+};
+
+using Parameter = std::tuple<std::string, Variant>;
+class Gradient : public testing::TestWithParam<Parameter> {};
+
+NetworkOptions network_of(const std::string& cell, const Variant& variant) {
+  NetworkOptions options = variant.options;
+  options.time_steps = kSteps;
+  options.batch = kBatch;
+  options.threads = 2;
+  options.input_gradient = true;
+  LayerOptions layer{.cell = cell,
+                     .hidden = 53,
+                     .input_density = variant.density,
+                     .recurrent_density = variant.density};
+  if (cell == "egru") {  // where every unit is heard it has a derivative
+    layer.threshold = -100;
+    layer.train_threshold = true;
+  }
+  options.layers = {layer, layer, {.cell = variant.readout, .hidden = kOutputs, .train_tau = true}};
+  options.layers[0].input = kInputs;
+  options.layers[1].hidden = 6;
+  return options;
+}
+
+TEST_P(Gradient, IsThatOfFiniteDifferences) {
+  const auto& [cell, variant] = GetParam();
+  Network<double> net(network_of(cell, variant));
+  std::vector<double> x(kSteps * kBatch * kInputs), dx(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random(2).normal(i);
+  TestLoss loss;
+  net.set_input({std::span<const double>(x), kBatch * kInputs});
+  net.set_input_gradient({std::span(dx), kBatch * kInputs});
+  net.set_loss(&loss);
+  const std::vector<std::int64_t> lengths{kSteps, 7, 10};
+  if (variant.lengths) net.set_lengths(lengths);
+  std::vector<double> initial(static_cast<std::size_t>(net.bytes(0).state) / sizeof(double));
+  for (std::size_t i = 0; i < initial.size(); ++i) initial[i] = 0.3 * Random(3).normal(i);
+
+  const RunOptions options{
+      .strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}};
+  const GradientCheck check =
+      gradient_check(net, options, initial, GradientCheckOptions{.elements = 20});
+  EXPECT_LT(check.largest_error(), 1e-6) << check.text();
+
+  ebb::Run run(net, options);
+  std::vector<double> end(initial.size()), of_initial(initial.size());
+  run.forward(initial, end);
+  run.backward(std::vector<double>(end.size()), of_initial);
+  const std::vector<double> found = dx;
+  for (std::size_t i = 0; i < x.size(); i += 7) {
+    const double kept = x[i];
+    const auto at = [&](double value) {
+      x[i] = value;
+      run.forward(initial, end);
+      return loss.value();
+    };
+    const double right = (at(kept + 1e-5) - at(kept - 1e-5)) / 2e-5;
+    x[i] = kept;
+    EXPECT_NEAR(found[i], right, 1e-7) << "input " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, Gradient,
+                         testing::Combine(testing::Values("rnn", "rnn_relu", "lstm", "gru", "egru"),
+                                          testing::ValuesIn(variants())),
+                         [](const auto& its) {
+                           return std::get<0>(its.param) + "_" + std::get<1>(its.param).name;
+                         });
+
+}  // namespace
+}  // namespace ebb::test

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network refuses, and that its results do not depend on what they should not.
+#include <gtest/gtest.h>
+
+#include "ebb/core/random.h"
+#include "ebb/run/network.h"
+#include "ebb/run/run.h"
+#include "tests/message_of.h"
+
+namespace ebb::test {
+namespace {
+
+NetworkOptions good() {
+  NetworkOptions options;
+  options.time_steps = 10;
+  options.batch = 2;
+  options.layers = {{.cell = "lstm", .input = 3, .hidden = 4}};
+  options.threads = 1;
+  return options;
+}
+
+std::string refusal(const std::function<void(NetworkOptions&)>& change) {
+  NetworkOptions options = good();
+  change(options);
+  return message_of([&] { const Network<float> net(options); });
+}
+
+TEST(Options, ThatCannotBeAreRefused) {
+  using O = NetworkOptions;
+  EXPECT_EQ(refusal([](O& o) { o.layers = {}; }), "a stack needs 1 layer or more");
+  EXPECT_EQ(refusal([](O& o) { o.time_steps = 0; }),
+            "there are 0 time steps; there must be 1 or more");
+  EXPECT_EQ(refusal([](O& o) { o.batch = 0; }), "the batch is 0; it must be 1 to 65535");
+  EXPECT_EQ(refusal([](O& o) { o.dropout = 1; }), "dropout is 1; it must be 0 or more and below 1");
+  EXPECT_EQ(refusal([](O& o) { o.grain = 40000; }),
+            "the grain is 40000; it must be 0 to 32767 for a batch of 2");
+  EXPECT_EQ(
+      refusal([](O& o) { o.layers[0].cell = "lstn"; }),
+      "no cell 'lstn'; there are rnn, rnn_relu, lstm, gru, lif, alif, adlif, egru, linear, leaky");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].hidden = 0; }),
+            "a layer of 'lstm' has 0 units; there must be 1 to 1000000");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].input = 0; }),
+            "a layer of 'lstm' has 0 inputs; there must be 1 to 1000000");
+  EXPECT_EQ(refusal([](O& o) { o.layers.push_back({.cell = "gru", .input = 5, .hidden = 3}); }),
+            "layer 1 has 5 inputs, but the layer below it has 4 units; leave the inputs out");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].recurrent_density = 0; }),
+            "recurrent weights: the density is 0; it must be above 0 and up to 1");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].max_activity = 0.5; }),
+            "a layer of 'lstm': gradient_threshold and max_activity are for cells that spike");
+  EXPECT_EQ(refusal([](O& o) {
+              o.layers[0].cell = "lif";
+              o.layers[0].surrogate = "step";
+            }),
+            "no surrogate 'step'; there are fast_sigmoid, superspike, arctan, triangular, boxcar, "
+            "multi_gaussian");
+  EXPECT_EQ(refusal([](O& o) {
+              o.layers[0].cell = "lif";
+              o.layers[0].tau_mem = -1;
+            }),
+            "a layer of 'lif': tau_mem is -1; it must be above 0");
+  EXPECT_EQ(refusal([](O& o) {
+              o.layers[0].cell = "lif";
+              o.layers[0].max_activity = 0.1;
+            }),
+            "max_activity is 0.1, which lets none of 4 units be heard; it must be 0.5 or more");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].input_pattern = Pattern{{0, 1, 1, 1, 1}, {5}}; }),
+            "input weights: starts must be 17 numbers from 0 to the number of columns given, 1");
+}
+
+TEST(Options, WrongDataAreRefused) {
+  Network<float> net(good());
+  const std::vector<float> x(20);
+  EXPECT_EQ(message_of([&] { net.set_input({std::span(x), 5}); }),
+            "the input has rows of 5; they must have 6");
+  EXPECT_EQ(message_of([&] { net.set_spikes({}); }),
+            "the network was made for numbers; say input_spikes to give bits");
+  const std::vector<std::int64_t> lengths{3, 11};
+  EXPECT_EQ(message_of([&] { net.set_lengths(lengths); }),
+            "a length is 11; it must be 1 to 10, the time steps");
+  const std::vector<std::byte> state(static_cast<std::size_t>(net.bytes(0).state));
+  std::vector<std::byte> end(state.size());
+  ebb::Run run(
+      net,
+      {.strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}});
+  EXPECT_EQ(message_of([&] { run.forward(state, end); }), "the network has no input; set it first");
+}
+
+// Outputs and the gradients of states of a net, on that many threads.
+std::vector<std::byte> results(int threads, const std::string& cell) {
+  NetworkOptions options = good();
+  options.threads = threads;
+  options.layers = {{.cell = cell, .input = 3, .hidden = 100, .weight_scale = 3},
+                    {.cell = "linear", .hidden = 2}};
+  Network<float> net(options);
+  std::vector<float> x(60), y(40), dy(40, 1);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(Random(1).normal(i));
+  net.set_input({std::span<const float>(x), 6});
+  net.set_output({std::span(y), 4});
+  net.set_output_gradient({std::span<const float>(dy), 4});
+  ebb::Run run(
+      net,
+      {.strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}});
+  std::vector<std::byte> state(static_cast<std::size_t>(net.bytes(0).state)), end(state.size()),
+      adjoint(state.size()), of_state(state.size());
+  run.forward(state, end);
+  run.backward(adjoint, of_state);
+  const auto bytes = std::as_bytes(std::span(y));
+  end.insert(end.end(), bytes.begin(), bytes.end());
+  end.insert(end.end(), of_state.begin(), of_state.end());
+  return end;
+}
+
+TEST(Options, ResultsDoNotDependOnThreads) {
+  for (const char* cell : {"rnn", "lstm", "gru", "lif", "alif", "egru"}) {
+    EXPECT_TRUE(results(1, cell) == results(3, cell)) << cell;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::test

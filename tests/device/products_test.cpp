@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of the build's libraries and of our own kernels against plain loops, over many shapes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "ebb/core/random.h"
+#include "ebb/device/event_sums.h"
+#include "ebb/device/matmul.h"
+#include "ebb/device/packed.h"
+
+namespace ebb::test {
+namespace {
+
+template <class Number>
+std::vector<Number> drawn(std::int64_t count, std::uint64_t stream) {
+  std::vector<Number> numbers(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<Number>(Random(1, stream).normal(i));
+  }
+  return numbers;
+}
+
+template <class Number>
+class Products : public testing::Test {
+ protected:
+  static constexpr double kError = sizeof(Number) == 4 ? 2e-5 : 1e-13;
+};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Products, Types);
+
+constexpr std::int64_t kShapes[][3] = {{1, 1, 1},   {3, 5, 7},     {32, 100, 33},
+                                       {7, 48, 64}, {50, 129, 12}, {17, 300, 1}};
+
+TYPED_TEST(Products, Matmul) {
+  Workers workers(3);
+  for (const auto& [m, n, k] : kShapes) {
+    for (const int way : {0, 1, 2, 3, 4}) {
+      const bool ta = (way & 1) != 0, tb = (way & 2) != 0, add = way == 4;
+      const auto a = drawn<TypeParam>(m * k, 1), b = drawn<TypeParam>(k * n, 2);
+      auto c = drawn<TypeParam>(m * n, 3);
+      const auto before = c;
+      matmul<TypeParam>(workers, m, n, k, {a.data(), ta ? m : k, ta}, {b.data(), tb ? k : n, tb},
+                        c.data(), n, add);
+      for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          double right = add ? static_cast<double>(before[static_cast<std::size_t>(i * n + j)]) : 0;
+          for (std::int64_t l = 0; l < k; ++l) {
+            right += static_cast<double>(a[static_cast<std::size_t>(ta ? l * m + i : i * k + l)]) *
+                     static_cast<double>(b[static_cast<std::size_t>(tb ? j * k + l : l * n + j)]);
+          }
+          ASSERT_NEAR(static_cast<double>(c[static_cast<std::size_t>(i * n + j)]), right,
+                      this->kError)
+              << m << "x" << n << "x" << k << " way " << way;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Products, PackedIsRightAndDoesNotDependOnTheRowsBesideIt) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto a = drawn<TypeParam>(m * (k + 2), 1), w = drawn<TypeParam>(n * k, 2);
+    std::vector<TypeParam> packed(static_cast<std::size_t>(packed_size<TypeParam>(k, n)));
+    pack<TypeParam>(k, n, w.data(), 1, k, packed.data());
+    auto c = drawn<TypeParam>(m * n, 3);
+    const auto before = c;
+    packed_product<TypeParam>(m, n, k, a.data(), k + 2, packed.data(), c.data(), n);
+    for (std::int64_t i = 0; i < m; ++i) {
+      std::vector<TypeParam> alone(before.begin() + i * n, before.begin() + (i + 1) * n);
+      packed_product<TypeParam>(1, n, k, a.data() + i * (k + 2), k + 2, packed.data(), alone.data(),
+                                n);
+      for (std::int64_t j = 0; j < n; ++j) {
+        double right = static_cast<double>(before[static_cast<std::size_t>(i * n + j)]);
+        for (std::int64_t l = 0; l < k; ++l) {
+          right += static_cast<double>(a[static_cast<std::size_t>(i * (k + 2) + l)]) *
+                   static_cast<double>(w[static_cast<std::size_t>(j * k + l)]);
+        }
+        ASSERT_NEAR(static_cast<double>(c[static_cast<std::size_t>(i * n + j)]), right,
+                    this->kError);
+        ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)], alone[static_cast<std::size_t>(j)]);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Products, EventSums) {
+  const std::int64_t rows = 70, stride = kEventWidth + 5;
+  const auto data = drawn<TypeParam>(rows * stride, 1), values = drawn<TypeParam>(rows, 2);
+  std::vector<std::uint16_t> list;
+  for (std::uint16_t r = 0; r < rows; r = static_cast<std::uint16_t>(r + 3)) list.push_back(r);
+  const auto count = static_cast<std::int64_t>(list.size());
+  for (const bool valued : {false, true}) {
+    auto sums = drawn<TypeParam>(kEventWidth, 3);
+    const auto before = sums;
+    add_rows<TypeParam>(count, list.data(), valued ? values.data() : nullptr, {data.data(), stride},
+                        sums.data());
+    for (std::size_t j = 0; j < sums.size(); ++j) {
+      double right = static_cast<double>(before[j]);
+      for (std::size_t e = 0; e < list.size(); ++e) {
+        right += (valued ? static_cast<double>(values[e]) : 1.0) *
+                 static_cast<double>(data[list[e] * static_cast<std::size_t>(stride) + j]);
+      }
+      ASSERT_NEAR(static_cast<double>(sums[j]), right, this->kError);
+    }
+  }
+  const auto d = drawn<TypeParam>(kEventWidth, 4);
+  std::vector<TypeParam> results(static_cast<std::size_t>(rows), TypeParam{1});
+  dot_rows<TypeParam>(count, list.data(), {data.data(), stride}, d.data(), results.data());
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    double right = 1;
+    for (std::size_t j = 0; r % 3 == 0 && j < d.size(); ++j) {
+      right += static_cast<double>(d[j]) *
+               static_cast<double>(data[r * static_cast<std::size_t>(stride) + j]);
+    }
+    ASSERT_NEAR(static_cast<double>(results[r]), right, this->kError) << r;
+  }
+}
+
+TEST(PackedWidth, EventWidthIsWholePanels) {
+  EXPECT_EQ(kEventWidth % packed_width<float>(), 0);
+  EXPECT_EQ(kEventWidth % packed_width<double>(), 0);
+}
+
+}  // namespace
+}  // namespace ebb::test
