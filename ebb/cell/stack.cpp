@@ -185,8 +185,8 @@ void Stack<Number>::set_lengths(std::span<const std::int64_t> lengths) {
          options_.batch, ", one for each sample, or none");
   }
   for (const std::int64_t length : lengths) {
-    if (length < 1 || length > options_.time_steps) {
-      fail(ErrorCode::invalid_argument, "a length is ", length, "; it must be 1 to ",
+    if (length < 0 || length > options_.time_steps) {
+      fail(ErrorCode::invalid_argument, "a length is ", length, "; it must be 0 to ",
            options_.time_steps, ", the time steps");
     }
   }

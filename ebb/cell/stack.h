@@ -92,7 +92,9 @@ class Stack {
   void initialise(std::uint64_t seed, Number* parameters) const;
   // The parameters have changed; `iteration` tells the masks of dropout apart.
   void prepare(const Number* parameters, std::uint64_t iteration);
-  // [B], each 1 to time_steps; empty: all last to the end. A sample's state stays as it is after its
+  // Whether dropout is at work; it is to begin with.
+  void set_dropout(bool on) { drops_ = on; }
+  // [B], each 0 to time_steps; empty: all last to the end. A sample's state stays as it is after its
   // own last time step. Kept until set again.
   void set_lengths(std::span<const std::int64_t> lengths);
   // Gradients and counts begin at 0.
@@ -162,6 +164,7 @@ class Stack {
   std::vector<std::int64_t> lengths_;
   std::vector<std::uint8_t> idle_;
   std::uint64_t iteration_ = 0;
+  bool drops_ = true;
   std::int64_t dropped_ = 0, spikes_ = 0, spike_places_ = 0;
 
   // [grain] or [layers], so that running allocates nothing.

@@ -24,7 +24,7 @@ std::int64_t Stack<Number>::times_of(std::int64_t step) const {
 template <class Number>
 Rows<Number> Stack<Number>::heard(const Rows<Number>& rows, std::int64_t layer, std::int64_t t,
                                   std::byte* to) {
-  if (options_.dropout == 0 || layer == 0) return rows;
+  if (options_.dropout == 0 || !drops_ || layer == 0) return rows;
   const std::int64_t inputs = layers_[at(layer)].options().input;
   const auto scale = static_cast<Number>(1 / (1 - options_.dropout));
   const Random random(options_.seed, iteration_,

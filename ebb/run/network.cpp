@@ -182,6 +182,10 @@ void Network<Number>::set_input_gradient(Sequence<Number> gradient) {
   state_->of_inputs = std::move(gradient);
 }
 template <class Number>
+void Network<Number>::set_dropout(bool on) {
+  state_->stack.set_dropout(on);
+}
+template <class Number>
 void Network<Number>::set_iteration(std::uint64_t iteration) {
   state_->iteration = iteration;
 }

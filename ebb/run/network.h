@@ -77,7 +77,7 @@ class Network : public Step {
   // Rows of B * I numbers, or of B * words_of(I) words of bits, one row for each time step.
   void set_input(Sequence<const Number> input);
   void set_spikes(Sequence<const std::uint64_t> spikes);
-  // [B], each 1 to T; empty: all last to the end.
+  // [B], each 0 to T; empty: all last to the end. After its end a sample's state stays as it is.
   void set_lengths(std::span<const std::int64_t> lengths);
   // What becomes of the outputs: a loss, or rows of B * O numbers that are written in forward and
   // whose gradient is read in backward. Without any of them outputs are lost and have no gradient.
@@ -86,6 +86,8 @@ class Network : public Step {
   void set_output_gradient(Sequence<const Number> gradient);
   // Rows of B * I numbers, written in backward.
   void set_input_gradient(Sequence<Number> gradient);
+  // Whether dropout is at work; it is to begin with.
+  void set_dropout(bool on);
   // Tells the masks of dropout of one iteration apart from those of others.
   void set_iteration(std::uint64_t iteration);
 

@@ -76,7 +76,7 @@ TEST(Options, WrongDataAreRefused) {
             "the network was made for numbers; say input_spikes to give bits");
   const std::vector<std::int64_t> lengths{3, 11};
   EXPECT_EQ(message_of([&] { net.set_lengths(lengths); }),
-            "a length is 11; it must be 1 to 10, the time steps");
+            "a length is 11; it must be 0 to 10, the time steps");
   const std::vector<std::byte> state(static_cast<std::size_t>(net.bytes(0).state));
   std::vector<std::byte> end(state.size());
   ebb::Run run(
