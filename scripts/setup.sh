@@ -21,6 +21,7 @@ declare -A probe=(
   [libhwy-dev]='has_header hwy/highway.h'
   [libopenblas-dev]='has_header cblas.h'
   [libdnnl-dev]='has_header dnnl.h'
+  [zlib1g-dev]='has_header zlib.h'
   [fio]='command -v fio'
   [libgtest-dev]='has_header gtest/gtest.h'
   [libgmock-dev]='has_header gmock/gmock.h'
@@ -29,7 +30,7 @@ declare -A probe=(
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
-build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev libhwy-dev)
+build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev zlib1g-dev libhwy-dev)
 # Matrix products: each of the two is far faster on its own kind of processor.
 case $(uname -m) in
   x86_64) build_packages+=(libdnnl-dev) ;;
