@@ -25,10 +25,10 @@ struct TaskShape {
 };
 
 struct TaskOptions {
-  std::string name;            // a row of tasks()
-  std::filesystem::path data;  // where files are; tasks without files ignore it
-  std::int64_t steps = 0;      // T; 0: the task's own
-  std::uint64_t seed = 1;      // for what is drawn at random
+  std::string name;              // a row of tasks()
+  std::filesystem::path data{};  // where files are; tasks without files ignore it
+  std::int64_t steps = 0;        // T; 0: the task's own
+  std::uint64_t seed = 1;        // for what is drawn at random
 };
 
 // Reading is done when the task is made; batches are made without it. The same samples are the same
