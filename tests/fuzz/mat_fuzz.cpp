@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// MATLAB files: any bytes, alone and behind a sound header, are read or refused with an Error, and
+// what is read has as many numbers as its shape says.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "ebb/core/error.h"
+#include "ebb/train/read_mat.h"
+
+namespace {
+
+void read(std::span<const std::byte> bytes) {
+  try {
+    const ebb::NumberArray array = ebb::read_mat(bytes, "file", "x");
+    const std::size_t numbers = array.data.size() / ebb::bytes_of(array.type);
+    if (ebb::count_within(array.shape, numbers) != numbers) std::abort();
+  } catch (const ebb::Error&) {
+  }
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
+  read(bytes);
+  std::string whole(124, ' ');
+  whole += std::string("\x00\x01IM", 4);
+  whole.append(reinterpret_cast<const char*>(data), size);
+  read(std::as_bytes(std::span(whole)));
+  return 0;
+}
