@@ -25,6 +25,8 @@ declare -A probe=(
   [fio]='command -v fio'
   [libgtest-dev]='has_header gtest/gtest.h'
   [libgmock-dev]='has_header gmock/gmock.h'
+  [libopenmpi-dev]='command -v mpicxx'
+  [openmpi-bin]='command -v mpirun'
   [libbenchmark-dev]='has_header benchmark/benchmark.h'
   [python3]='python3 -c "import tomllib"'
   [python3-venv]='python3 -c "import ensurepip"'
@@ -36,7 +38,7 @@ case $(uname -m) in
   x86_64) build_packages+=(libdnnl-dev) ;;
   *) build_packages+=(libopenblas-dev) ;;
 esac
-test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3)
+test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file without a name, and the system calls that move its bytes. Private to the file tier.
+// A file without a name, and the system calls that move its bytes. Private.
 #pragma once
 
 #include <sys/types.h>

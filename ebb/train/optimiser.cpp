@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/train/optimiser.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "ebb/core/error.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::array<std::string_view, 3> kWords{"sgd", "adam", "adamw"};
+
+void check(const char* name, double value, bool good, const char* allowed) {
+  if (std::isfinite(value) && good) return;
+  fail(ErrorCode::invalid_argument, "optimiser: ", name, " is ", value, "; it must be ", allowed);
+}
+
+// Several sums side by side, since one alone would wait for each addition.
+template <class Number>
+double norm_of(std::span<const Number> numbers) {
+  constexpr std::size_t lanes = 8;
+  std::array<double, lanes> sums{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = static_cast<double>(numbers[i]);
+    sums[i % lanes] += number * number;
+  }
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+OptimiserKind parse_optimiser(std::string_view word) {
+  for (std::size_t i = 0; i < kWords.size(); ++i) {
+    if (kWords[i] == word) return static_cast<OptimiserKind>(i);
+  }
+  fail(ErrorCode::invalid_argument, "there is no optimiser '", word,
+       "'; there are sgd, adam and adamw");
+}
+
+std::string_view to_text(OptimiserKind kind) { return kWords[static_cast<std::size_t>(kind)]; }
+
+OptimiserOptions optimiser_defaults(OptimiserKind kind) {
+  OptimiserOptions options;
+  options.kind = kind;
+  if (kind == OptimiserKind::adamw) options.weight_decay = 0.01;
+  return options;
+}
+
+void check_optimiser(const OptimiserOptions& options) {
+  const auto below_one = [](double x) { return x >= 0 && x < 1; };
+  check("lr", options.lr, options.lr >= 0, "a number of 0 or more");
+  check("momentum", options.momentum, below_one(options.momentum), "from 0 to below 1");
+  check("beta1", options.beta1, below_one(options.beta1), "from 0 to below 1");
+  check("beta2", options.beta2, below_one(options.beta2), "from 0 to below 1");
+  check("epsilon", options.epsilon, options.epsilon >= std::numeric_limits<float>::min(),
+        "a number above 0 that a float can hold");
+  check("weight_decay", options.weight_decay, options.weight_decay >= 0, "a number of 0 or more");
+  check("clip", options.clip, options.clip >= 0, "a number above 0, or 0 for none");
+  if (options.momentum != 0 && options.kind != OptimiserKind::sgd) {
+    fail(ErrorCode::invalid_argument, "optimiser: momentum is ", options.momentum, ", and ",
+         to_text(options.kind), " has none; it has beta1");
+  }
+}
+
+template <class Number>
+Optimiser<Number>::Optimiser(const OptimiserOptions& options, std::size_t parameters)
+    : options_(options), size_(parameters) {
+  check_optimiser(options);
+  const bool sgd = options.kind == OptimiserKind::sgd;
+  if (!sgd || options.momentum != 0) first_.resize(parameters);
+  if (!sgd) second_.resize(parameters);
+}
+
+template <class Number>
+double Optimiser<Number>::step(std::span<Number> parameters, std::span<const Number> gradient,
+                               double lr) {
+  if (parameters.size() != size_ || gradient.size() != size_) {
+    fail(ErrorCode::invalid_argument, "optimiser: ", parameters.size(), " parameters and ",
+         gradient.size(), " numbers of gradient; it was made for ", size_);
+  }
+  check("lr", lr, lr >= 0, "a number of 0 or more");
+  const double norm = norm_of(gradient);
+  if (!std::isfinite(norm)) return norm;
+  // clip_grad_norm_ has the same 1e-6 against division by 0.
+  const bool clips = options_.clip > 0;
+  const double scale = clips ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
+  ++steps_;
+  if (options_.kind == OptimiserKind::sgd) {
+    sgd(parameters, gradient, lr, static_cast<Number>(scale));
+  } else {
+    adam(parameters, gradient, lr, static_cast<Number>(scale));
+  }
+  return norm;
+}
+
+template <class Number>
+void Optimiser<Number>::sgd(std::span<Number> parameters, std::span<const Number> gradient,
+                            double lr, Number scale) {
+  const auto decay = static_cast<Number>(options_.weight_decay);
+  const auto momentum = static_cast<Number>(options_.momentum);
+  const auto rate = static_cast<Number>(lr);
+  for (std::size_t i = 0; i < size_; ++i) {
+    Number change = gradient[i] * scale + decay * parameters[i];
+    if (!first_.empty()) {
+      first_[i] = first_[i] * momentum + change;
+      change = first_[i];
+    }
+    parameters[i] -= rate * change;
+  }
+}
+
+template <class Number>
+void Optimiser<Number>::adam(std::span<Number> parameters, std::span<const Number> gradient,
+                             double lr, Number scale) {
+  const bool decoupled = options_.kind == OptimiserKind::adamw;
+  const auto shrink = static_cast<Number>(decoupled ? 1 - lr * options_.weight_decay : 1);
+  const auto decay = static_cast<Number>(decoupled ? 0 : options_.weight_decay);
+  const auto beta1 = static_cast<Number>(options_.beta1);
+  const auto beta2 = static_cast<Number>(options_.beta2);
+  const auto rest1 = static_cast<Number>(1 - options_.beta1);
+  const auto rest2 = static_cast<Number>(1 - options_.beta2);
+  const auto epsilon = static_cast<Number>(options_.epsilon);
+  const auto count = static_cast<double>(steps_);
+  const auto rate = static_cast<Number>(lr / (1 - std::pow(options_.beta1, count)));
+  const auto root = static_cast<Number>(std::sqrt(1 - std::pow(options_.beta2, count)));
+  // As torch.lerp: from the nearer end.
+  const bool near = rest1 < Number{0.5};
+  for (std::size_t i = 0; i < size_; ++i) {
+    const Number parameter = parameters[i] * shrink;
+    const Number g = gradient[i] * scale + decay * parameters[i];
+    const Number apart = g - first_[i];
+    first_[i] = near ? first_[i] + rest1 * apart : g - apart * beta1;
+    second_[i] = second_[i] * beta2 + rest2 * g * g;
+    parameters[i] = parameter - rate * first_[i] / (std::sqrt(second_[i]) / root + epsilon);
+  }
+}
+
+template <class Number>
+std::vector<TensorView> Optimiser<Number>::state() const {
+  const auto shape = std::vector{static_cast<std::int64_t>(size_)};
+  std::vector<TensorView> state{view_tensor("step", {}, std::span<const std::int64_t>(&steps_, 1))};
+  const auto add = [&](const char* name, const std::vector<Number>& numbers) {
+    state.push_back(view_tensor(name, shape, std::span<const Number>(numbers)));
+  };
+  if (options_.kind != OptimiserKind::sgd) {
+    add("exp_avg", first_);
+    add("exp_avg_sq", second_);
+  } else if (options_.momentum != 0) {
+    add("momentum_buffer", first_);
+  }
+  return state;
+}
+
+template <class Number>
+void Optimiser<Number>::restore(std::span<const TensorView> given) {
+  Optimiser read(options_, size_);
+  copy_tensor(find_tensor(given, "step"), std::span(&read.steps_, 1));
+  if (read.steps_ < 0) {
+    fail(ErrorCode::invalid_argument, "optimiser: its state is after ", read.steps_, " steps");
+  }
+  const std::vector<TensorView> wanted = state();
+  if (given.size() != wanted.size()) {
+    fail(ErrorCode::invalid_argument, "optimiser: the state has ", given.size(),
+         " tensors; that of ", to_text(options_.kind), " with these options has ", wanted.size());
+  }
+  if (wanted.size() > 1) copy_tensor(find_tensor(given, wanted[1].name), std::span(read.first_));
+  if (wanted.size() > 2) copy_tensor(find_tensor(given, wanted[2].name), std::span(read.second_));
+  *this = std::move(read);
+}
+
+template class Optimiser<float>;
+template class Optimiser<double>;
+
+}  // namespace ebb

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Ranks needs from MPI. Private.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace ebb {
+
+class RankLink {
+ public:
+  RankLink() = default;
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+  virtual ~RankLink() = default;  // leaves MPI as it is
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Of each rank's `mine`, the part for rank r goes to r: it holds parts of `part` bytes, one for each
+  // rank, and so does `from_all`, in the order of ranks.
+  virtual void exchange(std::span<const std::byte> mine, std::span<std::byte> from_all,
+                        std::size_t part) = 0;
+  // Puts each rank's `mine` into `of_all`, in the order of ranks.
+  virtual void gather(std::span<const std::byte> mine, std::span<std::byte> of_all) = 0;
+  virtual void broadcast(std::span<std::byte> bytes) = 0;
+  virtual bool any(bool here) = 0;
+  virtual void end_all(int code) = 0;
+  // The proper end, which waits for all ranks.
+  virtual void finish() noexcept = 0;
+};
+
+// `started`: how many processes the launcher says there are.
+std::unique_ptr<RankLink> join_ranks(int started);
+
+}  // namespace ebb
