@@ -12,30 +12,13 @@
 #include "ebb/cli/bench_command.h"
 #include "ebb/cli/plan_command.h"
 #include "ebb/cli/probe_command.h"
+#include "ebb/cli/train_command.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
 
 namespace ebb {
 namespace {
-
-int exit_code(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::invalid_argument:
-    case ErrorCode::unavailable:
-      return kBadUsage;
-    case ErrorCode::infeasible_budget:
-    case ErrorCode::out_of_budget:
-      return kDoesNotFit;
-    case ErrorCode::cancelled:
-      return kCancelled;
-    case ErrorCode::out_of_memory:
-    case ErrorCode::io:
-    case ErrorCode::device:
-      break;
-  }
-  return kFailure;
-}
 
 // The option a mistyped one most likely stands for, as the end of a message.
 std::string suggestion(const CLI::App& app, std::string_view word) {
@@ -105,6 +88,24 @@ int run_parsed(const std::string& name, const Command& command, std::ostream& ou
 
 }  // namespace
 
+int exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::unavailable:
+      return kBadUsage;
+    case ErrorCode::infeasible_budget:
+    case ErrorCode::out_of_budget:
+      return kDoesNotFit;
+    case ErrorCode::cancelled:
+      return kCancelled;
+    case ErrorCode::out_of_memory:
+    case ErrorCode::io:
+    case ErrorCode::device:
+      break;
+  }
+  return kFailure;
+}
+
 int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
   CLI::App app("ebb: backpropagation through time in the memory you have.", "ebb");
   app.set_version_flag("--version", std::string("ebb ") + version());
@@ -122,6 +123,8 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
       "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions",
       declare_plan);
   add("probe", "Measure a step and the tiers of this machine, for plans", declare_probe);
+  add("train", "Train a recurrent or spiking net on long sequences inside a memory budget",
+      declare_train);
   add("bench", "Run a paper's experiment on this machine, predicted and measured", declare_bench);
   try {
     // CLI11 takes the words last first.

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "ebb/core/error.h"
+
 namespace ebb {
 
 // Exit codes.
@@ -15,6 +17,9 @@ inline constexpr int kBadUsage = 2;     // a mistake in the words or files given
 inline constexpr int kDoesNotFit = 3;   // the message names the least budget
 inline constexpr int kFailure = 4;      // a file, memory or a device failed
 inline constexpr int kCancelled = 130;  // Ctrl-C, as shells count it
+
+// The code for an error that ends the program.
+int exit_code(ErrorCode code);
 
 // Runs `ebb args...`; `args` is without the program's name. Results go to `out`, messages to `err`.
 // Returns an exit code. Lets through only exceptions that mean a bug in ebb itself.

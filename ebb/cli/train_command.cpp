@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/train_command.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ebb/cli/cli.h"
+#include "ebb/cli/heading.h"
+#include "ebb/cli/interrupt.h"
+#include "ebb/cli/tier_option.h"
+#include "ebb/cli/train_text.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+#include "ebb/core/json.h"
+#include "ebb/train/train.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kFooter = R"(
+Gradients are exact, whatever the budget: the same bits as keeping everything.
+--strategy truncated:K is there for comparison and is not.
+
+--budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
+unlimited. --tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the
+keys that ebb probe --help names. --config reads a JSON object whose keys are
+the options' names with _ for -; words given beside it win. With --out DIR,
+DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
+parameters under PyTorch's names. Ctrl-C, or a kill, and --resume DIR: training
+goes on with the same bits. mpirun -n P ebb train ... takes P batches at once.
+
+Exit codes: 0 done, 2 bad usage or data, 3 does not fit (the least budget is
+named), 4 a file or device fails, 130 stopped.
+
+Examples
+  ebb train --task adding --cell gru --steps 1000 --budget 5% --lr 2e-3
+  ebb train --task fashion-mnist --cell lstm --hidden 128 --epochs 5 --out run
+  ebb train --task text --data shakespeare.txt --hidden 512 --budget 32MiB
+  ebb train --task qtdb --data DIR --cell alif --hidden 36 --readout leaky
+  ebb train --resume run
+)";
+
+enum class Kind { text, number, whole, flag };
+
+// An option that is also a key of configuration files.
+struct Row {
+  const char* heading;
+  const char* key;
+  Kind kind;
+  const char* type;
+  const char* help;
+};
+
+constexpr Row kRows[] = {
+    {"The task", "task", Kind::text, "NAME", ""},
+    {"The task", "data", Kind::text, "DIR", "Where the task's files are"},
+    {"The task", "steps", Kind::whole, "T", "Steps of a sequence; default the task's own"},
+    {"The task", "batch", Kind::whole, "B", "Sequences beside each other; default 32"},
+    {"The task", "seed", Kind::whole, "N", "Of everything random; default 1"},
+    {"The net", "cell", Kind::text, "NAME", ""},
+    {"The net", "hidden", Kind::whole, "H", "Units of a layer; default 128"},
+    {"The net", "layers", Kind::whole, "L", "Layers on top of each other; default 1"},
+    {"The net", "readout", Kind::text, "NAME", "linear (default) or leaky, which integrates"},
+    {"The net", "dropout", Kind::number, "P", "Share of outputs that the layer above misses"},
+    {"The net", "pipelined", Kind::flag, "", "Layers read the one below a step later"},
+    {"The net", "input_density", Kind::number, "D", "Share of input weights that are there"},
+    {"The net", "recurrent_density", Kind::number, "D",
+     "Share of recurrent weights that are there"},
+    {"The net", "weight_scale", Kind::number, "F", "Initial weights times F"},
+    {"The net", "forget_bias", Kind::number, "F", "lstm: initial bias of the forget gate"},
+    {"The net", "dtype", Kind::text, "NAME", "float (default) or double"},
+    {"The net", "grain", Kind::whole, "K",
+     "Time steps that a plan counts as one; default\nchosen from the sizes"},
+    {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
+    {"Spiking cells", "sharpness", Kind::number, "K", "Of the surrogate"},
+    {"Spiking cells", "threshold", Kind::number, "F", "Of a spike; default 1 (egru 0.1)"},
+    {"Spiking cells", "tau_mem", Kind::number, "T",
+     "Time constant of membranes, in steps; default 20"},
+    {"Spiking cells", "tau_syn", Kind::number, "T", "Of synaptic currents; default 5"},
+    {"Spiking cells", "tau_adp", Kind::number, "T", "Of adaptation; default 150 (adlif 100)"},
+    {"Spiking cells", "beta", Kind::number, "F", "alif: strength of adaptation; default 1.8"},
+    {"Spiking cells", "synaptic", Kind::flag, "", "lif: inputs go through a decaying current"},
+    {"Spiking cells", "hard_reset", Kind::flag, "", "A spike sets the membrane to 0"},
+    {"Spiking cells", "attached_reset", Kind::flag, "", "Gradients go through the reset"},
+    {"Spiking cells", "train_tau", Kind::flag, "", "Time constants learn"},
+    {"Spiking cells", "train_threshold", Kind::flag, "", "Thresholds learn"},
+    {"Spiking cells", "gradient_threshold", Kind::number, "F", "Membranes below get no gradient"},
+    {"Spiking cells", "max_activity", Kind::number, "D", "Share of units heard at a step at most"},
+    {"The memory", "budget", Kind::text, "BYTES",
+     "Of fast memory: bytes, a share, or unlimited\n(default)"},
+    {"The memory", "strategy", Kind::text, "NAME",
+     "auto (default), a row of ebb plan --help, or\ntruncated:K"},
+    {"The memory", "threads", Kind::whole, "N", "Default all processors"},
+    {"Learning", "iterations", Kind::whole, "N", "Default 1000"},
+    {"Learning", "epochs", Kind::whole, "N", "Instead: so often over the samples"},
+    {"Learning", "optimiser", Kind::text, "NAME", "adam (default), adamw or sgd"},
+    {"Learning", "lr", Kind::number, "F", "Learning rate; default 1e-3"},
+    {"Learning", "schedule", Kind::text, "WORD",
+     "constant (default), cosine, linear, step:K,F; and\n,warmup=N"},
+    {"Learning", "momentum", Kind::number, "F", "Of sgd"},
+    {"Learning", "weight_decay", Kind::number, "F", "Default 0, adamw 0.01"},
+    {"Learning", "clip", Kind::number, "F", "Largest norm of a gradient; 0 (default): any"},
+    {"Learning", "evaluate", Kind::whole, "N", "Test every N iterations; default at the end"},
+    {"Learning", "test_samples", Kind::whole, "N", "At most; default 1000"},
+    {"The files", "save_seconds", Kind::number, "S", "Between checkpoints; default 30"},
+};
+
+struct Words {
+  std::map<std::string, std::string> given;  // by key
+  std::map<std::string, bool> flags;
+  std::vector<std::string> tiers;
+  std::string config, out, resume;
+  bool json = false;
+};
+
+std::string option_of(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+Json value_of(const Row& row, const std::string& word) {
+  const std::string option = option_of(row.key);
+  if (row.kind == Kind::text) return word;
+  if (row.kind == Kind::whole) return read_count(option, word, 0, 1'000'000'000'000);
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(number)) {
+    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be a number");
+  }
+  return number;
+}
+
+std::string read_config(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) fail(ErrorCode::io, "--config: cannot read '", shown(path), "'");
+  return text.str();
+}
+
+// What may be changed when training goes on: nothing that decides the numbers.
+bool is_free(const std::string& key) {
+  for (const char* free : {"budget", "strategy", "iterations", "epochs", "evaluate", "test_samples",
+                           "save_seconds", "data"}) {
+    if (key == free) return true;
+  }
+  return false;
+}
+
+TrainOptions options_of(const Words& words) {
+  Json json = Json::object();
+  if (!words.resume.empty()) {
+    if (!words.config.empty() || !words.out.empty()) {
+      fail(ErrorCode::invalid_argument,
+           "--resume takes the options and the directory of the checkpoint; leave out ",
+           words.config.empty() ? "--out" : "--config");
+    }
+    json = parse_json(to_json(checkpoint_options(words.resume)), words.resume);
+  } else if (!words.config.empty()) {
+    json = parse_json(read_config(words.config), words.config);
+    if (!json.is_object()) options_from_json(json.dump(), words.config);
+  }
+  for (const Row& row : kRows) {
+    const auto word = words.given.find(row.key);
+    const auto flag = words.flags.find(row.key);
+    const bool flagged = flag != words.flags.end() && flag->second;
+    if (word == words.given.end() && !flagged) continue;
+    if (!words.resume.empty() && !is_free(row.key)) {
+      fail(ErrorCode::invalid_argument, option_of(row.key),
+           " cannot be changed when training goes on; start anew, or leave it out");
+    }
+    json[row.key] = flagged ? Json(true) : value_of(row, word->second);
+    if (std::string_view(row.key) == "epochs") json.erase("iterations");
+    if (std::string_view(row.key) == "iterations") json.erase("epochs");
+  }
+  const std::string what = words.config.empty() ? "options" : words.config;
+  TrainOptions options = options_from_json(json.dump(), what);
+  check_options(options);
+  return options;
+}
+
+void answer(const Words& words, std::ostream& out, std::ostream& err) {
+  const TrainOptions options = options_of(words);
+  TrainSettings settings;
+  settings.resume = !words.resume.empty();
+  settings.out = settings.resume ? words.resume : words.out;
+  settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
+  Ranks ranks;
+  try {
+    const Interrupt interrupt;
+    settings.stop = interrupt.token();
+    TrainText text(options, words.json, out, err);
+    const bool speaks = ranks.rank() == 0;
+    if (speaks) {
+      settings.planned = [&text](const TrainPlan& plan) { text.plan(plan); };
+      settings.line = [&text](const TrainLine& line) { text.line(line); };
+    }
+    const TrainResult result = train(options, settings, ranks);
+    if (speaks) text.result(result, settings.out.string());
+    if (result.stopped)
+      fail(ErrorCode::cancelled, "stopped after ", result.iterations, " iterations");
+  } catch (const Error& error) {
+    if (ranks.size() > 1 && error.code() != ErrorCode::cancelled) {
+      err << "ebb train: process " << ranks.rank() << " of " << ranks.size() << ": " << error.what()
+          << "; all are ended" << std::endl;
+      ranks.end_all(exit_code(error.code()));
+    }
+    throw;
+  }
+}
+
+std::string help_of(const Row& row) {
+  const auto listed = [](const auto& rows) {
+    std::string text;
+    for (const auto& own : rows) text += (text.empty() ? "" : "\n") + own.name + ": " + own.what;
+    return text;
+  };
+  const std::string_view key = row.key;
+  if (key == "task") return listed(tasks()) + "\nDefault adding";
+  if (key == "cell") {
+    std::vector<CellRow> own;
+    for (const CellRow& cell : cells()) {
+      if (cell.name != "linear" && cell.name != "leaky") own.push_back(cell);
+    }
+    return listed(own) + "\nDefault lstm";
+  }
+  if (key == "surrogate") return listed(surrogates()) + "\nDefault fast_sigmoid, egru triangular";
+  return row.help;
+}
+
+}  // namespace
+
+Command declare_train(CLI::App& app) {
+  const auto words = std::make_shared<Words>();
+  for (const Row& row : kRows) {
+    Heading heading(app, row.heading);
+    const std::string name = option_of(row.key);
+    if (row.kind == Kind::flag) {
+      heading.flag(name.c_str(), words->flags[row.key], row.help);
+      continue;
+    }
+    app.add_option_function<std::string>(
+           name, [words, key = row.key](const std::string& word) { words->given[key] = word; },
+           help_of(row))
+        ->group(row.heading)
+        ->type_name(row.type);
+  }
+  Heading memory(app, "The memory");
+  memory.options("--tier", words->tiers, "NAME:KIND,...",
+                 "A slow tier of this machine, nearest first; repeat\nfor more");
+  Heading files(app, "The files");
+  files.option("--config", words->config, "FILE", "Options as a JSON object");
+  files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
+  files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
+  app.footer(kFooter);
+  return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
+}
+
+}  // namespace ebb

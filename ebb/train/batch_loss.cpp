@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/train/batch_loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ebb {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+template <class Number>
+BatchLoss<Number>::BatchLoss(const TaskShape& shape, std::int64_t samples)
+    : shape_(shape), samples_(samples), shares_(at(shape.outputs)) {}
+
+template <class Number>
+void BatchLoss<Number>::set(const Batch& batch, double scale) {
+  batch_ = &batch;
+  scale_ = scale;
+}
+
+template <class Number>
+std::int64_t BatchLoss<Number>::length(std::int64_t sample) const {
+  return batch_->lengths.empty() ? shape_.steps : batch_->lengths[at(sample)];
+}
+
+template <class Number>
+bool BatchLoss<Number>::has_target(std::int64_t t, std::int64_t b, std::size_t& place) const {
+  const std::int64_t end = length(b);
+  if (shape_.every_step ? t >= end : t != end - 1) return false;
+  place = at(shape_.every_step ? t * samples_ + b : b);
+  if (shape_.classes) return batch_->classes[place] >= 0;
+  return !std::isnan(batch_->targets[place * at(shape_.outputs)]);
+}
+
+template <class Number>
+double BatchLoss<Number>::targets() const {
+  double count = 0;
+  std::size_t place = 0;
+  for (std::int64_t b = 0; b < samples_; ++b) {
+    const std::int64_t end = length(b);
+    for (std::int64_t t = shape_.every_step ? 0 : end - 1; t < end; ++t) {
+      count += has_target(t, b, place) ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// Shares of the classes by softmax, the largest output taken off first.
+template <class Number>
+static void softmax(std::span<const Number> output, std::vector<double>& shares) {
+  const double largest = static_cast<double>(*std::max_element(output.begin(), output.end()));
+  double sum = 0;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    shares[i] = std::exp(static_cast<double>(output[i]) - largest);
+    sum += shares[i];
+  }
+  for (double& share : shares) share /= sum;
+}
+
+template <class Number>
+void BatchLoss<Number>::output(std::int64_t t, std::span<const Number> output) {
+  std::size_t place = 0;
+  for (std::int64_t b = 0; b < samples_; ++b) {
+    if (!has_target(first_ + t, b, place)) continue;
+    const std::span<const Number> own = output.subspan(at(b * shape_.outputs), at(shape_.outputs));
+    score_.targets += 1;
+    if (shape_.classes) {
+      softmax(own, shares_);
+      const auto target = at(batch_->classes[place]);
+      const auto best = std::max_element(own.begin(), own.end()) - own.begin();
+      score_.correct += at(best) == target ? 1 : 0;
+      score_.loss -= std::log(std::max(shares_[target], 1e-300));
+    } else {
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        const double off = static_cast<double>(own[i]) -
+                           static_cast<double>(batch_->targets[place * own.size() + i]);
+        score_.loss += off * off / static_cast<double>(own.size());
+      }
+    }
+  }
+}
+
+template <class Number>
+bool BatchLoss<Number>::gradient(std::int64_t t, std::span<const Number> output,
+                                 std::span<Number> gradient) {
+  bool any = false;
+  std::size_t place = 0;
+  for (std::int64_t b = 0; b < samples_; ++b) {
+    if (!has_target(first_ + t, b, place)) continue;
+    if (!any) std::fill(gradient.begin(), gradient.end(), Number{0});
+    any = true;
+    const std::size_t from = at(b * shape_.outputs), count = at(shape_.outputs);
+    const std::span<const Number> own = output.subspan(from, count);
+    if (shape_.classes) softmax(own, shares_);
+    for (std::size_t i = 0; i < count; ++i) {
+      double d = 0;
+      if (shape_.classes) {
+        d = shares_[i] - (at(batch_->classes[place]) == i ? 1 : 0);
+      } else {
+        const double off =
+            static_cast<double>(own[i]) - static_cast<double>(batch_->targets[place * count + i]);
+        d = 2 * off / static_cast<double>(count);
+      }
+      gradient[from + i] = static_cast<Number>(scale_ * d);
+    }
+  }
+  return any;
+}
+
+template class BatchLoss<float>;
+template class BatchLoss<double>;
+
+}  // namespace ebb

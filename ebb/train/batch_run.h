@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A net at work on batches inside a budget: their loss and its gradient.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "ebb/run/network.h"
+#include "ebb/run/run.h"
+#include "ebb/train/batch.h"
+#include "ebb/train/batch_loss.h"
+#include "ebb/train/options.h"
+#include "ebb/train/task.h"
+
+namespace ebb {
+
+// The options' net for a task, of one of several processes.
+NetworkOptions network_of(const TrainOptions& options, const TaskShape& shape, int rank, int ranks);
+
+template <class Number>
+class BatchRun {
+ public:
+  // Measures and plans on `sample`. Throws like Network and Run.
+  BatchRun(const TrainOptions& options, const TaskShape& shape, std::vector<SlowTier> tiers,
+           int rank, int ranks, const Batch& sample);
+
+  Network<Number>& network() { return network_; }
+  const Run& run() const { return *run_; }
+  // What keeping everything would take.
+  Bytes plain_bytes() const { return network_.plain_bytes() * windows(); }
+  // 1, or how many gradients of truncated length make one iteration.
+  std::int64_t windows() const;
+
+  // The gradient of the batch's losses, added up and times `scale`, is in gradient() then.
+  Score learn(const Batch& batch, double scale, std::uint64_t iteration, std::stop_token stop);
+  std::span<Number> gradient() { return gradient_; }
+  // Forward only, without dropout.
+  Score test(const Batch& batch, std::stop_token stop);
+  // How many targets of the batch count.
+  double targets(const Batch& batch);
+
+ private:
+  void give(const Batch& batch, double scale);
+  void give_window(std::int64_t window);
+  std::span<const Number> values_at(std::int64_t t);
+  std::span<const std::uint64_t> spikes_at(std::int64_t t);
+
+  TaskShape shape_;
+  std::int64_t batch_;
+  Network<Number> network_;
+  BatchLoss<Number> loss_;
+  const Batch* given_ = nullptr;
+  std::int64_t first_ = 0;  // time step of the window
+  std::vector<Number> row_;
+  std::vector<std::uint64_t> empty_words_;
+  std::vector<std::int64_t> lengths_;
+  std::vector<std::byte> before_, after_, adjoint_, of_before_;
+  std::vector<Number> gradient_;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace ebb

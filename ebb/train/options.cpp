@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/train/options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "ebb/core/error.h"
+#include "ebb/core/json.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::string_view kTruncated = "truncated:";
+
+// Calls visit(key, value) for every option that is one number, word or flag.
+template <class Options, class Visit>
+void visit_options(Options& o, Visit visit) {
+  visit("task", o.task);
+  visit("data", o.data);
+  visit("steps", o.steps);
+  visit("batch", o.batch);
+  visit("seed", o.seed);
+  visit("cell", o.layer.cell);
+  visit("hidden", o.layer.hidden);
+  visit("layers", o.layers);
+  visit("bias", o.layer.bias);
+  visit("readout", o.readout);
+  visit("pipelined", o.pipelined);
+  visit("dropout", o.dropout);
+  visit("input_density", o.layer.input_density);
+  visit("recurrent_density", o.layer.recurrent_density);
+  visit("weight_scale", o.layer.weight_scale);
+  visit("forget_bias", o.layer.forget_bias);
+  visit("recurrent", o.layer.recurrent);
+  visit("synaptic", o.layer.synaptic);
+  visit("hard_reset", o.layer.hard_reset);
+  visit("attached_reset", o.layer.attached_reset);
+  visit("normalised", o.layer.normalised);
+  visit("rest", o.layer.rest);
+  visit("surrogate", o.layer.surrogate);
+  visit("sharpness", o.layer.sharpness);
+  visit("gradient_threshold", o.layer.gradient_threshold);
+  visit("max_activity", o.layer.max_activity);
+  visit("threshold", o.layer.threshold);
+  visit("tau_mem", o.layer.tau_mem);
+  visit("tau_syn", o.layer.tau_syn);
+  visit("tau_adp", o.layer.tau_adp);
+  visit("beta", o.layer.beta);
+  visit("a", o.layer.a);
+  visit("b", o.layer.b);
+  visit("train_tau", o.layer.train_tau);
+  visit("train_threshold", o.layer.train_threshold);
+  visit("dtype", o.dtype);
+  visit("grain", o.grain);
+  visit("threads", o.threads);
+  visit("budget", o.budget);
+  visit("strategy", o.strategy);
+  visit("iterations", o.iterations);
+  visit("epochs", o.epochs);
+  visit("lr", o.optimiser.lr);
+  visit("momentum", o.optimiser.momentum);
+  visit("beta1", o.optimiser.beta1);
+  visit("beta2", o.optimiser.beta2);
+  visit("epsilon", o.optimiser.epsilon);
+  visit("weight_decay", o.optimiser.weight_decay);
+  visit("clip", o.optimiser.clip);
+  visit("evaluate", o.evaluate);
+  visit("test_samples", o.test_samples);
+  visit("save_seconds", o.save_seconds);
+}
+
+class Reader {
+ public:
+  Reader(const Json& json, std::string_view what) : json_(json), what_(what) {}
+
+  void operator()(const char* key, std::string& value) const {
+    read(key, value, [](const Json& j) { return j.is_string(); }, "a word");
+  }
+  void operator()(const char* key, bool& value) const {
+    read(key, value, [](const Json& j) { return j.is_boolean(); }, "true or false");
+  }
+  void operator()(const char* key, double& value) const {
+    read(key, value, [](const Json& j) { return j.is_number(); }, "a number");
+  }
+  void operator()(const char* key, std::optional<double>& value) const {
+    if (json_.contains(key)) (*this)(key, value.emplace(0));
+  }
+  template <class Integer>
+    requires std::is_integral_v<Integer>
+  void operator()(const char* key, Integer& value) const {
+    read(key, value, [](const Json& j) { return j.is_number_integer(); }, "a whole number");
+  }
+
+ private:
+  template <class Value, class Is>
+  void read(const char* key, Value& value, Is is, const char* allowed) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) return;
+    if (!is(*found)) {
+      fail(ErrorCode::invalid_argument, what_, ": ", key, " is ", found->dump(), "; it must be ",
+           allowed);
+    }
+    value = found->template get<Value>();
+  }
+  const Json& json_;
+  std::string_view what_;
+};
+
+bool is_known(const std::string& key) {
+  TrainOptions options;
+  bool known = key == "optimiser" || key == "schedule";
+  visit_options(options, [&](const char* name, const auto&) { known = known || key == name; });
+  return known;
+}
+
+// Each in the words of the option that is wrong.
+template <class Value>
+void check_range(const char* name, Value value, Value least, Value most) {
+  if (value >= least && value <= most) return;
+  fail(ErrorCode::invalid_argument, name, " is ", value, "; it must be ", least, " to ", most);
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& o) {
+  constexpr std::int64_t kMany = 1'000'000'000;
+  check_range<std::int64_t>("steps", o.steps, 0, kMany);
+  check_range<std::int64_t>("batch", o.batch, 1, 65'535);
+  check_range<std::int64_t>("layers", o.layers, 1, 1000);
+  check_range<std::int64_t>("iterations", o.iterations, 0, kMany);
+  check_range<std::int64_t>("epochs", o.epochs, 0, kMany);
+  check_range<std::int64_t>("evaluate", o.evaluate, 0, kMany);
+  check_range<std::int64_t>("test_samples", o.test_samples, 0, kMany);
+  check_range("save_seconds", o.save_seconds, 0.0, 1e9);
+  if (o.iterations > 0 && o.epochs > 0) {
+    fail(ErrorCode::invalid_argument, "iterations and epochs are both given; give one of them");
+  }
+  if (o.readout != "linear" && o.readout != "leaky") {
+    fail(ErrorCode::invalid_argument, "readout is '", o.readout, "'; it must be linear or leaky");
+  }
+  if (o.layer.cell == "linear" || o.layer.cell == "leaky") {
+    fail(ErrorCode::invalid_argument, "cell is '", o.layer.cell,
+         "', which is a readout; name it as readout");
+  }
+  if (o.dtype != "float" && o.dtype != "double") {
+    fail(ErrorCode::invalid_argument, "dtype is '", o.dtype, "'; it must be float or double");
+  }
+  check_optimiser(o.optimiser);
+  truncation(o);
+  budget_bytes(o, 1);
+}
+
+TrainOptions options_from_json(std::string_view text, std::string_view what) {
+  const Json json = parse_json(text, what);
+  if (!json.is_object()) fail(ErrorCode::invalid_argument, what, ": it must be a JSON object");
+  for (const auto& [key, value] : json.items()) {
+    if (!is_known(key)) fail(ErrorCode::invalid_argument, what, ": no option '", key, "'");
+  }
+  TrainOptions options;
+  std::string optimiser(to_text(options.optimiser.kind)), schedule(to_text(options.schedule));
+  const Reader read(json, what);
+  read("optimiser", optimiser);
+  read("schedule", schedule);
+  options.optimiser = optimiser_defaults(parse_optimiser(optimiser));
+  options.schedule = parse_schedule(schedule);
+  visit_options(options, read);
+  return options;
+}
+
+std::string to_json(const TrainOptions& options) {
+  Json json;
+  json["optimiser"] = to_text(options.optimiser.kind);
+  json["schedule"] = to_text(options.schedule);
+  visit_options(options, [&json](const char* key, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      if (value) json[key] = *value;
+    } else {
+      json[key] = value;
+    }
+  });
+  return json.dump(2);
+}
+
+std::int64_t truncation(const TrainOptions& options) {
+  if (!options.strategy.starts_with(kTruncated)) return 0;
+  const std::string_view word = std::string_view(options.strategy).substr(kTruncated.size());
+  std::int64_t reach = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), reach);
+  if (error != std::errc{} || end != word.data() + word.size() || reach < 1) {
+    fail(ErrorCode::invalid_argument, "strategy is '", options.strategy,
+         "'; truncated takes the time steps that gradients reach back, such as truncated:100");
+  }
+  return reach;
+}
+
+Bytes budget_bytes(const TrainOptions& options, Bytes plain) {
+  const std::string& word = options.budget;
+  if (word == "unlimited") return kUnlimited;
+  if (!word.ends_with('%')) return parse_bytes(word);
+  double share = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size() - 1, share);
+  if (error != std::errc{} || end != word.data() + word.size() - 1 || !(share > 0) || share > 1e6) {
+    fail(ErrorCode::invalid_argument, "budget is '", word,
+         "'; it must be bytes such as 64MiB, a share of what keeping everything takes such as 5%, "
+         "or unlimited");
+  }
+  return static_cast<Bytes>(share / 100 * static_cast<double>(plain));
+}
+
+}  // namespace ebb

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that decides how a net is trained: what `ebb train` reads from its words or a
+// configuration file and keeps with its checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/cell/cell.h"
+#include "ebb/core/bytes.h"
+#include "ebb/train/optimiser.h"
+#include "ebb/train/schedule.h"
+
+namespace ebb {
+
+struct TrainOptions {
+  std::string task = "adding";  // a row of tasks()
+  std::string data = {};        // where its files are
+  std::int64_t steps = 0;       // of a sequence; 0: the task's own
+  std::int64_t batch = 32;      // of each process
+  std::uint64_t seed = 1;
+
+  // Each layer, lowest first, is `layer` with its own input; on top of them the readout.
+  LayerOptions layer = {.cell = "lstm", .hidden = 128};
+  std::int64_t layers = 1;
+  std::string readout = "linear";  // or "leaky"
+  bool pipelined = false;
+  double dropout = 0;
+  std::string dtype = "float";  // or "double"
+  std::int64_t grain = 0;       // see NetworkOptions
+  int threads = 0;              // 0: all processors, shared by the processes
+
+  // "64MiB", "5%" of what keeping everything takes, or "unlimited".
+  std::string budget = "unlimited";
+  // A row of strategies(), "auto", or "truncated:K": gradients that reach K time steps back.
+  std::string strategy = "auto";
+
+  std::int64_t iterations = 0;  // 0: as many as `epochs` have, or 1000
+  std::int64_t epochs = 0;      // over the task's samples
+  OptimiserOptions optimiser = {};
+  Schedule schedule = {};
+  std::int64_t evaluate = 0;         // on the test samples every so many iterations; 0: at the end
+  std::int64_t test_samples = 1000;  // at most; 0: none
+  double save_seconds = 30;          // between checkpoints
+};
+
+// Throws Error(invalid_argument) for values that cannot be; what depends on the task is checked
+// when training begins.
+void check_options(const TrainOptions& options);
+
+// One JSON object; keys that are left out keep the values above. Throws Error(invalid_argument) that
+// opens with `what` for unknown keys and wrong types.
+TrainOptions options_from_json(std::string_view text, std::string_view what);
+std::string to_json(const TrainOptions& options);
+
+// K of "truncated:K", or 0.
+std::int64_t truncation(const TrainOptions& options);
+// The budget's bytes, where keeping everything takes `plain`.
+Bytes budget_bytes(const TrainOptions& options, Bytes plain);
+
+}  // namespace ebb
