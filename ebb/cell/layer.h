@@ -41,6 +41,18 @@ struct LayerPlace {
   bool input_gradient = false;  // is wanted
 };
 
+// Gradients of a layer's outputs from above.
+template <class Number>
+class OutputGradients {
+ public:
+  OutputGradients() = default;
+  OutputGradients(const OutputGradients&) = delete;
+  OutputGradients& operator=(const OutputGradients&) = delete;
+  virtual ~OutputGradients() = default;
+  // [B,H] of time step i of the tape, until the next call; null: 0. Asked last first, once each.
+  virtual const Number* at(std::int64_t i) = 0;
+};
+
 // The time steps of one tape, as a layer's reverse sees them.
 template <class Number>
 struct LayerTape {
@@ -50,8 +62,7 @@ struct LayerTape {
   Number* saved = nullptr;  // [steps,B,saved,H]; becomes the gradients of the sums
   std::span<const std::uint64_t* const> bits;  // [B,words] before each time step
   std::span<const Rows<Number>> inputs;
-  // Gradients of the outputs [B,H] of each time step, from above; null: none.
-  std::span<const Number* const> of_outputs;
+  OutputGradients<Number>* of_outputs = nullptr;
   Number* of_inputs = nullptr;  // [steps,B,I], written if input_gradient
 };
 
@@ -138,7 +149,7 @@ class Layer {
   void mark(std::int64_t from, std::int64_t to, const LayerTape<Number>& tape, std::int64_t t,
             const ReverseScratch& s) const;
   void pointwise(std::int64_t from, std::int64_t to, const LayerTape<Number>& tape, std::int64_t t,
-                 const ReverseScratch& s, Number* adjoint, Number* output);
+                 const ReverseScratch& s, const Number* given, Number* adjoint, Number* output);
   void add_gradients(Workers& workers, const LayerTape<Number>& tape, const ReverseScratch& s,
                      Number* gradient);
 

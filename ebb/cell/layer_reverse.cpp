@@ -92,11 +92,11 @@ void Layer<Number>::mark(std::int64_t from, std::int64_t to, const LayerTape<Num
 
 template <class Number>
 void Layer<Number>::pointwise(std::int64_t from, std::int64_t to, const LayerTape<Number>& tape,
-                              std::int64_t t, const ReverseScratch& s, Number* adjoint,
-                              Number* output) {
+                              std::int64_t t, const ReverseScratch& s, const Number* given,
+                              Number* adjoint, Number* output) {
   const std::int64_t batch = place_.batch, hidden = options_.hidden, row = output_row();
   const std::int64_t count = to - from, field_row = shape_.fields * hidden;
-  if (const Number* const given = tape.of_outputs[at(t)]) {
+  if (given != nullptr) {
     for (std::int64_t b = 0; b < batch; ++b) {
       for (std::int64_t u = from; u < to; ++u) output[b * row + u] += given[b * hidden + u];
     }
@@ -147,15 +147,13 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
     const ParameterShape* const bias = find(name);
     if (bias == nullptr) continue;
     const int last = connection(recurrent).last_sum;
-    workers.split(
-        bias->size, kEventWidth, [&, offset = bias->offset](std::int64_t from, std::int64_t to) {
-          for (std::int64_t r = 0; r < rows; ++r) {
-            for (std::int64_t i = from; i < to; ++i) {
-              const std::int64_t gate = i / hidden, sum = gate == shape_.gates - 1 ? last : gate;
-              gradient[offset + i] += d[r * d_row + sum * hidden + i % hidden];
-            }
-          }
-        });
+    for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
+      const Number* const of_sum = d + (gate == shape_.gates - 1 ? last : gate) * hidden;
+      Number* const own = gradient + bias->offset + gate * hidden;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t u = 0; u < hidden; ++u) own[u] += of_sum[r * d_row + u];
+      }
+    }
   }
   if (tape.of_inputs == nullptr) return;
   std::fill_n(tape.of_inputs, rows * options_.input, Number{0});
@@ -193,8 +191,9 @@ void Layer<Number>::reverse(Workers& workers, const LayerTape<Number>& tape,
         }
       });
     }
+    const Number* const given = tape.of_outputs->at(t);
     workers.split(hidden, grain(), [&](std::int64_t from, std::int64_t to) {
-      pointwise(from, to, tape, t, s, adjoint, output);
+      pointwise(from, to, tape, t, s, given, adjoint, output);
     });
     look(t - 1);
     if (!has_recurrent()) continue;

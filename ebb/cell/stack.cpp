@@ -14,7 +14,7 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 // Enough rows for the weight gradient's product to run at full speed and for a tape's two states to
 // weigh little, but some dozens of steps, so that there is something to plan.
 std::int64_t chosen_grain(const StackOptions& options) {
-  constexpr std::int64_t kRows = 128, kLeast = 4, kSteps = 50;
+  constexpr std::int64_t kRows = 96, kLeast = 3, kSteps = 50;
   const std::int64_t wanted = std::max(kLeast, (kRows + options.batch - 1) / options.batch);
   return std::clamp<std::int64_t>(wanted, 1,
                                   std::max<std::int64_t>(1, options.time_steps / kSteps));
@@ -33,7 +33,6 @@ Stack<Number>::Stack(const StackOptions& options, int threads)
   idle_.resize(at(options_.batch));
   inputs_.resize(at(grain_));
   after_.resize(at(grain_));
-  of_outputs_.resize(at(grain_));
   bits_.resize(at(grain_));
   now_.resize(layers_.size());
   next_.resize(layers_.size());
@@ -115,7 +114,8 @@ void Stack<Number>::lay_out() {
   state_bytes_ = state.used();
 
   Carver adjoint = state, tape = state, forward(nullptr), reverse(nullptr);
-  Bytes masked = 0, masked_tape = 0, gradients = 0, reverse_layer = 0;
+  Bytes masked = 0, reverse_layer = 0;
+  std::array<Bytes, 2> gradients{};  // of the inputs of every other layer
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer<Number>& layer = layers_[i];
     Place& place = places_[i];
@@ -137,19 +137,19 @@ void Stack<Number>::lay_out() {
     if (i > 0 && options_.dropout > 0) {
       masked = std::max(masked, batch * inputs * Bytes{sizeof(Number)});
     }
-    gradients = std::max(gradients, grain_ * batch * hidden * Bytes{sizeof(Number)});
-    if (i == 0 && options_.input_gradient) {
-      gradients = std::max(gradients, grain_ * batch * inputs * Bytes{sizeof(Number)});
+    if (i > 0 || options_.input_gradient) {
+      Bytes& own = gradients[(i + 1) % 2];
+      own = std::max(own, grain_ * batch * inputs * Bytes{sizeof(Number)});
     }
     reverse_layer = std::max(reverse_layer, layer.reverse_bytes(threads));
   }
-  masked_tape = grain_ * masked;
   adjoint_bytes_ = adjoint.used();
   last_state_ = place_of(tape, state_bytes_);
   tape_bytes_ = tape.used();
   forward_mask_ = place_of(forward, masked);
-  reverse_mask_ = place_of(reverse, masked_tape);
-  for (Bytes& place : of_outputs_at_) place = place_of(reverse, gradients);
+  reverse_mask_ = place_of(reverse, grain_ * masked);
+  top_gradient_ = place_of(reverse, batch * outputs() * Bytes{sizeof(Number)});
+  for (std::size_t i : {0, 1}) of_outputs_at_[i] = place_of(reverse, gradients[i]);
   reverse_layer_ = place_of(reverse, reverse_layer);
   scratch_bytes_ = std::max(forward.used(), reverse.used());
 }

@@ -147,6 +147,7 @@ class Stack {
   void read_bits(std::int64_t times, std::byte* tape, std::byte* scratch) const;
   Rows<Number> given_before(std::int64_t layer, std::int64_t i, std::int64_t times, std::byte* tape,
                             std::byte* scratch) const;
+  class FromAbove;  // the gradients of a layer's outputs
   void reverse_layer(std::int64_t l, std::int64_t step, std::byte* tape, std::byte* adjoint,
                      std::byte* scratch, Number* gradient, Outside<Number>& outside);
 
@@ -160,6 +161,7 @@ class Stack {
   Bytes state_bytes_ = 0, tape_bytes_ = 0, adjoint_bytes_ = 0, scratch_bytes_ = 0;
   Bytes last_state_ = 0;                                           // in a tape
   Bytes forward_mask_ = 0, reverse_mask_ = 0, reverse_layer_ = 0;  // in scratch
+  Bytes top_gradient_ = 0;
   std::array<Bytes, 2> of_outputs_at_ = {};
   std::vector<std::int64_t> lengths_;
   std::vector<std::uint8_t> idle_;
@@ -170,7 +172,7 @@ class Stack {
   // [grain] or [layers], so that running allocates nothing.
   std::vector<Number*> now_, next_;
   std::vector<Rows<Number>> inputs_;
-  std::vector<const Number*> after_, of_outputs_;
+  std::vector<const Number*> after_;
   std::vector<const std::uint64_t*> bits_;
 };
 

@@ -71,6 +71,41 @@ void Stack<Number>::unheard(std::int64_t layer, std::int64_t step, std::int64_t 
 }
 
 template <class Number>
+class Stack<Number>::FromAbove : public OutputGradients<Number> {
+ public:
+  FromAbove(Stack& stack, std::int64_t layer, std::int64_t step, std::byte* tape,
+            std::byte* scratch, Outside<Number>& outside)
+      : stack_(stack),
+        layer_(layer),
+        step_(step),
+        tape_(tape),
+        scratch_(scratch),
+        outside_(outside) {}
+
+  const Number* at(std::int64_t i) override {
+    const std::int64_t times = stack_.times_of(step_);
+    if (layer_ + 1 == static_cast<std::int64_t>(stack_.layers_.size())) {
+      auto* const own = reinterpret_cast<Number*>(scratch_ + stack_.top_gradient_);
+      const Rows<Number> output = stack_.given_before(layer_, i + 1, times, tape_, scratch_);
+      return outside_.output_gradient(step_ * stack_.grain_ + i, output, own) ? own : nullptr;
+    }
+    const std::int64_t row =
+        stack_.options_.batch * stack_.layers_[ebb::at(layer_)].options().hidden;
+    const auto* const all =
+        reinterpret_cast<const Number*>(scratch_ + stack_.of_outputs_at_[ebb::at(layer_ % 2)]);
+    if (!stack_.options_.pipelined) return all + i * row;
+    return i + 1 < times ? all + (i + 1) * row : nullptr;
+  }
+
+ private:
+  Stack& stack_;
+  std::int64_t layer_, step_;
+  std::byte* tape_;
+  std::byte* scratch_;
+  Outside<Number>& outside_;
+};
+
+template <class Number>
 void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* tape,
                                   std::byte* adjoint, std::byte* scratch, Number* gradient,
                                   Outside<Number>& outside) {
@@ -79,7 +114,8 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   const auto layers = static_cast<std::int64_t>(layers_.size());
   const std::int64_t times = times_of(step), batch = options_.batch;
   const std::int64_t inputs = layer.options().input, hidden = layer.options().hidden;
-  auto* const from_above = reinterpret_cast<Number*>(scratch + of_outputs_at_[at(l % 2)]);
+  const auto* const from_above =
+      reinterpret_cast<const Number*>(scratch + of_outputs_at_[at(l % 2)]);
   auto* const of_inputs = reinterpret_cast<Number*>(scratch + of_outputs_at_[at((l + 1) % 2)]);
   const std::int64_t mask_stride = batch * inputs * std::int64_t{sizeof(Number)};
   for (std::int64_t i = 0; i < times; ++i) {
@@ -90,16 +126,8 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
         l == 0 ? outside.input(t)
                : given_before(l - 1, options_.pipelined ? i : i + 1, times, tape, scratch);
     inputs_[at(i)] = heard(input, l, t, scratch + reverse_mask_ + i * mask_stride);
-    Number* const own = from_above + i * batch * hidden;
-    if (l == layers - 1) {
-      const Rows<Number> output = given_before(l, i + 1, times, tape, scratch);
-      of_outputs_[at(i)] = outside.output_gradient(t, output, own) ? own : nullptr;
-    } else if (!options_.pipelined) {
-      of_outputs_[at(i)] = own;
-    } else {
-      of_outputs_[at(i)] = i + 1 < times ? own + batch * hidden : nullptr;
-    }
   }
+  FromAbove of_outputs(*this, l, step, tape, scratch, outside);
   LayerTape<Number> view;
   view.steps = times;
   view.first = step * grain_;
@@ -108,7 +136,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   view.saved = reinterpret_cast<Number*>(tape + place.saved);
   view.bits = std::span(bits_).first(at(times));
   view.inputs = std::span(inputs_).first(at(times));
-  view.of_outputs = std::span(of_outputs_).first(at(times));
+  view.of_outputs = &of_outputs;
   view.of_inputs = l > 0 || options_.input_gradient ? of_inputs : nullptr;
   auto* const fields = reinterpret_cast<Number*>(adjoint + place.fields);
   auto* const of_spikes = reinterpret_cast<Number*>(adjoint + place.of_spikes);

@@ -27,7 +27,7 @@ constexpr std::int64_t kVectors = 3;
 #if HWY_TARGET <= HWY_AVX3
 constexpr std::int64_t kRows = 8;
 #elif HWY_ARCH_ARM_A64
-constexpr std::int64_t kRows = 7;
+constexpr std::int64_t kRows = 6;
 #else
 constexpr std::int64_t kRows = 4;
 #endif
@@ -47,7 +47,33 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
 #pragma GCC unroll 8
     for (auto& sum : row) sum = hn::Zero(d);
   }
-  for (std::int64_t i = 0; i < k; ++i, panel += kVectors * lanes) {
+  std::int64_t i = 0;
+#if HWY_ARCH_ARM_A64
+  // A multiplication can take its factor from a lane: one load brings four factors of a row.
+  for (; i + 4 <= k; i += 4) {
+    hn::Vec<Vectors> factors[kBlock];
+#pragma GCC unroll 8
+    for (std::int64_t r = 0; r < kBlock; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
+    const auto add = [&]<int kLane>() HWY_ATTR {
+      const auto w0 = hn::LoadU(d, panel);
+      const auto w1 = hn::LoadU(d, panel + lanes);
+      const auto w2 = hn::LoadU(d, panel + 2 * lanes);
+      panel += kVectors * lanes;
+#pragma GCC unroll 8
+      for (std::int64_t r = 0; r < kBlock; ++r) {
+        const auto factor = hn::Broadcast<kLane>(factors[r]);
+        sums[r][0] = hn::MulAdd(factor, w0, sums[r][0]);
+        sums[r][1] = hn::MulAdd(factor, w1, sums[r][1]);
+        sums[r][2] = hn::MulAdd(factor, w2, sums[r][2]);
+      }
+    };
+    add.template operator()<0>();
+    add.template operator()<1>();
+    add.template operator()<2>();
+    add.template operator()<3>();
+  }
+#endif
+  for (; i < k; ++i, panel += kVectors * lanes) {
     const auto w0 = hn::LoadU(d, panel);
     const auto w1 = hn::LoadU(d, panel + lanes);
     const auto w2 = hn::LoadU(d, panel + 2 * lanes);
