@@ -88,7 +88,7 @@ EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
   }
 }
 
-template <class Math, Surrogate kKind, class Number>
+template <class Math, Surrogate kKind, bool kListed, class Number>
 void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < block.units; ++i) {
@@ -106,7 +106,7 @@ void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
     if constexpr (Math::kSpikes) {
       unit.spike_before =
           static_cast<Number>(block.spikes_before.data[b * block.spikes_before.row + i]);
-      if (block.listed.data != nullptr) {
+      if constexpr (kListed) {
         unit.listed = static_cast<Number>(block.listed.data[b * block.listed.row + i]);
       }
     }
@@ -124,8 +124,10 @@ EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
     if (block.idle != nullptr && block.idle[b] != 0) {
       const Number zeros[kMost] = {};
       for (std::int64_t i = 0; i < block.units; ++i) store<Math::kSums>(zeros, block.sums, b, i);
+    } else if (Math::kSpikes && block.listed.data != nullptr) {
+      backward_row<Math, kKind, true>(block, b);
     } else {
-      backward_row<Math, kKind>(block, b);
+      backward_row<Math, kKind, false>(block, b);
     }
   }
 }
