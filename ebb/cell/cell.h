@@ -22,7 +22,7 @@ struct LayerOptions {
   std::optional<Pattern> input_pattern = {}, recurrent_pattern = {};
   std::uint64_t seed = 1;  // of the patterns drawn
 
-  // To begin with: weights times this; for lstm, the forget gate's bias.
+  // To begin with: weights times this; the bias of the gate that keeps the memory (lstm's f, gru's z).
   double weight_scale = 1, forget_bias = 0;
 
   // Cells that spike, and egru where a row says so.

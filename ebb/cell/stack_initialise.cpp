@@ -32,7 +32,9 @@ void Stack<Number>::initialise(std::uint64_t seed, Number* parameters) const {
       const double drawn = 2 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
       values[i] = static_cast<Number>(bound * drawn);
     }
-    if (options.cell == "lstm" && own.name.starts_with("bias_ih")) {
+    // The second gate of both keeps the memory.
+    const bool keeps = options.cell == "lstm" || options.cell == "gru";
+    if (keeps && own.name.starts_with("bias_ih")) {
       for (std::int64_t u = 0; u < options.hidden; ++u) {
         values[options.hidden + u] += static_cast<Number>(options.forget_bias);
       }
