@@ -2,10 +2,11 @@
 #include "ebb/train/options.h"
 
 #include <charconv>
-#include <cmath>
+#include <limits>
 
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
+#include "ebb/core/workers.h"
 
 namespace ebb {
 namespace {
@@ -89,6 +90,11 @@ class Reader {
     requires std::is_integral_v<Integer>
   void operator()(const char* key, Integer& value) const {
     read(key, value, [](const Json& j) { return j.is_number_integer(); }, "a whole number");
+    const auto found = json_.find(key);
+    if (found == json_.end() || Json(value).dump() == found->dump()) return;
+    using Limits = std::numeric_limits<Integer>;
+    fail(ErrorCode::invalid_argument, what_, ": ", key, " is ", found->dump(), "; it must be ",
+         std::is_signed_v<Integer> ? Limits::min() : 0, " to ", Limits::max());
   }
 
  private:
@@ -127,6 +133,7 @@ void check_options(const TrainOptions& o) {
   check_range<std::int64_t>("steps", o.steps, 0, kMany);
   check_range<std::int64_t>("batch", o.batch, 1, 65'535);
   check_range<std::int64_t>("layers", o.layers, 1, 1000);
+  check_range("threads", o.threads, 0, Workers::kMost);
   check_range<std::int64_t>("iterations", o.iterations, 0, kMany);
   check_range<std::int64_t>("epochs", o.epochs, 0, kMany);
   check_range<std::int64_t>("evaluate", o.evaluate, 0, kMany);

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ebb train` end to end: what it prints and leaves behind, kills and resumes, several processes, bad words."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+EBB = os.environ.get("EBB_BINARY")
+pytestmark = pytest.mark.skipif(not EBB, reason="EBB_BINARY does not name the program ebb")
+SMALL = "--task copy --steps 40 --hidden 12 --batch 4 --iterations 5 --test-samples 6 --threads 1"
+
+
+def ebb(words, code=0, **more):
+    done = subprocess.run([EBB, "train", *words.split()], capture_output=True, text=True, timeout=120, **more)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def tensors(folder):
+    """Every array of the model, as bytes with its place in the header."""
+    data = (folder / "model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    body = data[8 + size :]
+    return {name: body[slice(*own["data_offsets"])] for name, own in header.items()}
+
+
+def column(folder, *keys):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [[line.get(key) for key in ("iteration", "split", "loss", "gradient_norm", *keys)] for line in lines]
+
+
+def test_json_lines(tmp_path):
+    done = ebb(f"{SMALL} --evaluate 2 --json --out {tmp_path}/run")
+    assert done.stderr == ""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"] for line in lines] == "plan train train test train train test train test done".split()
+    plan, *steps, end = lines
+    assert plan["exact"] is True and plan["budget"] is None and plan["iterations"] == 5
+    assert [line["iteration"] for line in steps if line["event"] == "train"] == [1, 2, 3, 4, 5]
+    assert end["iterations"] == 5 and end["test"]["loss"] == steps[-1]["loss"]
+    assert 0 <= end["test"]["accuracy"] <= 1
+    assert end["report"]["peak"]["fast"]["measured"] == plan["peak"]
+    # The same numbers in the file, and everything that belongs to a checkpoint.
+    assert [row[2] for row in column(tmp_path / "run")] == [line["loss"] for line in steps]
+    assert {"train.json", "model.safetensors", "metrics.jsonl"} <= {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_text(tmp_path):
+    done = ebb(f"{SMALL} --budget 60% --out {tmp_path}/run")
+    for part in ("It fits in ", "exact, the same bits as keeping everything", "Done: 5 iterations", f"are in {tmp_path}/run."):
+        assert part in done.stdout
+    done = ebb(f"{SMALL} --strategy truncated:10")
+    assert "NOT EXACT: cut off every 10 time steps" in done.stdout
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_torch_loads_the_model(tmp_path, cell):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    safetensors = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed")
+    steps, samples = 9, 7
+    torch.manual_seed(1)
+    data = {"x_train": torch.randn(20, steps, 3), "y_train": torch.randint(4, (20,))}
+    data |= {"x_test": torch.randn(samples, steps, 3), "y_test": torch.randint(4, (samples,))}
+    for name, tensor in data.items():
+        save_npy(tmp_path / f"{name}.npy", tensor)
+    words = f"--task npy --data {tmp_path} --cell {cell} --hidden 50 --layers 2 --batch 5 --iterations 6 --lr 0.01 --threads 1"
+    done = ebb(f"{words} --json --out {tmp_path}/run")
+    test = json.loads(done.stdout.splitlines()[-1])["test"]
+
+    model = safetensors.load_file(tmp_path / "run" / "model.safetensors")
+    readout = torch.nn.Linear(50, 4)
+    readout.load_state_dict({name[8:]: model.pop(name) for name in list(model) if name.startswith("readout.")})
+    net = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell](3, 50, 2, batch_first=True)
+    net.load_state_dict(model)
+    outputs = readout(net(data["x_test"])[0][:, -1])
+    loss = torch.nn.functional.cross_entropy(outputs, data["y_test"]).item()
+    assert test["loss"] == pytest.approx(loss, rel=1e-5)
+    assert test["accuracy"] == pytest.approx((outputs.argmax(1) == data["y_test"]).float().mean().item())
+
+
+def save_npy(path, tensor):
+    """The format's version 1.0, so that NumPy is not needed."""
+    kind = {"torch.float32": "<f4", "torch.int64": "<i8"}[str(tensor.dtype)]
+    shape = ", ".join(map(str, tensor.shape)) + ","
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    raw = bytes(tensor.contiguous().view(-1).untyped_storage())
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + raw)
+
+
+LONG = (
+    "--task adding --steps 400 --cell lstm --layers 2 --dropout 0.1 --hidden 24 --batch 8 --iterations 150 --evaluate 40"
+    " --schedule cosine,warmup=10 --budget 50% --threads 1 --save-seconds 0.05"
+)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    begin = time.monotonic()
+    ebb(f"{LONG} --out {folder}")
+    return folder, time.monotonic() - begin
+
+
+def start(words):
+    return subprocess.Popen([EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def words_for(folder):
+    """What a user types next: a run killed before its first checkpoint begins anew."""
+    return f"--resume {folder}" if (folder / "train.json").exists() else f"{LONG} --out {folder}"
+
+
+def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
+    straight, seconds = uninterrupted
+    folder = tmp_path / "run"
+    moments = random.Random(4)
+    kills, resumed = 0, set()
+    while kills < 20:
+        process = start(words_for(folder))
+        try:
+            # Short enough that twenty of them fall within the run.
+            process.wait(moments.uniform(0.02, 0.1 * seconds))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            kills += 1
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (0, -signal.SIGKILL), err
+        if (folder / "train.json").exists():
+            resumed.add(json.loads((folder / "train.json").read_text())["iteration"])
+        if process.returncode == 0:
+            break
+    ebb(words_for(folder))
+    assert kills >= 10 and len(resumed) >= 3, "hardly a kill hit the run"
+    assert tensors(folder) == tensors(straight)
+    assert column(folder, "lr") == column(straight, "lr")
+
+
+def test_ctrl_c_and_resume(uninterrupted, tmp_path):
+    straight, seconds = uninterrupted
+    folder = tmp_path / "run"
+    process = start(f"{LONG} --json --out {folder}")
+    for line in process.stdout:
+        if json.loads(line).get("iteration", 0) >= 20:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    last = json.loads(out.splitlines()[-1])
+    assert last["event"] == "stopped"
+    assert f"stopped after {last['iterations']} iterations" in err
+    assert json.loads((folder / "train.json").read_text())["iteration"] == last["iterations"]
+    done = ebb(f"--resume {folder} --json")
+    assert json.loads(done.stdout.splitlines()[0])["resumed_at"] == last["iterations"]
+    assert tensors(folder) == tensors(straight)
+    assert column(folder, "lr") == column(straight, "lr")
+
+
+def test_resume_says_what_cannot_be_changed(uninterrupted, tmp_path):
+    folder, _ = uninterrupted
+    assert "--lr cannot be changed when training goes on" in ebb(f"--resume {folder} --lr 1", 2).stderr
+    assert "leave out --out" in ebb(f"--resume {folder} --out {tmp_path}", 2).stderr
+    done = ebb(f"--resume {tmp_path}/nothing", 4)
+    assert "nothing" in done.stderr
+    # All iterations are done: it says so again and changes nothing.
+    before = tensors(folder)
+    ebb(f"--resume {folder}")
+    assert tensors(folder) == before
+
+
+MPIRUN = shutil.which("mpirun")
+needs_mpi = pytest.mark.skipif(not MPIRUN, reason="no mpirun here")
+
+
+def mpirun(processes, words):
+    launch = [MPIRUN, "--oversubscribe", "--allow-run-as-root", "-n", str(processes)]
+    return subprocess.Popen([*launch, EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@needs_mpi
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_are_a_larger_batch(tmp_path, processes):
+    """Sums of gradients are added in another order: in double some 1e-16 of each number, which 8 steps of sgd keep small;
+    adam would divide by it where a gradient is nearly 0."""
+    words = "--task copy --steps 40 --cell gru --layers 2 --dropout 0.2 --hidden 12 --iterations 8 --optimiser sgd --lr 0.1"
+    words += " --momentum 0.9 --dtype double --threads 1 --grain 2 --test-samples 7"
+    process = mpirun(processes, f"{words} --batch 2 --json --out {tmp_path}/many")
+    out, err = process.communicate(timeout=120)
+    if "built without MPI" in err:
+        pytest.skip("this build has no MPI")
+    assert process.returncode == 0, err
+    assert json.loads(out.splitlines()[0])["ranks"] == processes
+    ebb(f"{words} --batch {2 * processes} --out {tmp_path}/one")
+    many, one = tensors(tmp_path / "many"), tensors(tmp_path / "one")
+    assert many.keys() == one.keys()
+    for name in one:
+        for a, b in zip(memoryview(many[name]).cast("d"), memoryview(one[name]).cast("d")):
+            assert a == pytest.approx(b, rel=1e-10, abs=1e-11), name
+    for a, b in zip(column(tmp_path / "many", "accuracy"), column(tmp_path / "one", "accuracy")):
+        assert a[:2] == b[:2]
+        assert a[2] == pytest.approx(b[2], rel=1e-10)
+        assert a[4] == pytest.approx(b[4])
+
+
+@needs_mpi
+def test_a_process_that_dies_ends_all(tmp_path):
+    process = mpirun(2, f"{LONG} --iterations 100000 --json --out {tmp_path}/run".replace("--iterations 150 ", ""))
+    for line in process.stdout:
+        if json.loads(line).get("iteration", 0) >= 3:
+            break
+    else:
+        _, err = process.communicate(timeout=60)
+        if "built without MPI" in err:
+            pytest.skip("this build has no MPI")
+        pytest.fail(err)
+    children = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
+    ranks = [int(line.split()[0]) for line in children.splitlines() if "ebb" in line]
+    assert len(ranks) == 2, children
+    os.kill(ranks[1], signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    for rank in ranks:
+        with pytest.raises(ProcessLookupError):
+            os.kill(rank, 0)
+
+
+@needs_mpi
+def test_one_bad_option_ends_all(tmp_path):
+    process = mpirun(2, f"{SMALL} --budget 1")
+    _, err = process.communicate(timeout=60)
+    if "built without MPI" in err:
+        pytest.skip("this build has no MPI")
+    assert process.returncode != 0
+    assert "of 2: " in err
+
+
+BAD = {
+    "--task nothing": "nothing",
+    "--cell lstn": "no cell 'lstn'",
+    "--cell linear": "cell is 'linear', which is a readout",
+    "--readout none": "readout is 'none'; it must be linear or leaky",
+    "--hidden 0": "0 units; there must be 1 to 1000000",
+    "--hidden x": "--hidden is 'x'",
+    "--hidden -3": "--hidden",
+    "--layers 0": "layers is 0; it must be 1 to 1000",
+    "--batch 0": "batch is 0; it must be 1 to 65535",
+    "--steps 1": "task adding: 1 steps; 2 to",
+    "--lr fast": "--lr is 'fast'; it must be a number",
+    "--lr nan": "--lr is 'nan'; it must be a number",
+    "--lr -1": "-1",
+    "--dropout 1": "dropout is 1; it must be 0 or more and below 1",
+    "--optimiser lion": "lion",
+    "--schedule sine": "sine",
+    "--budget much": "much",
+    "--budget 0%": "budget is '0%'; it must be bytes such as 64MiB",
+    "--strategy truncated:0": "strategy is 'truncated:0'; truncated takes the time steps",
+    "--strategy store_al": "store_al",
+    "--dtype half": "dtype is 'half'; it must be float or double",
+    "--surrogate tri --cell lif": "no surrogate 'tri'",
+    "--max-activity 0.5": "gradient_threshold and max_activity are for cells that spike",
+    "--synaptic --cell alif": "synaptic is for lif",
+    "--tau-mem 0 --cell lif": "tau_mem is 0; it must be above 0",
+    "--input-density 0": "input",
+    "--iterations 3 --epochs 3": "iterations and epochs are both given",
+    "--epochs 3": "epochs is 3, but the samples of task 'adding' never end; give iterations",
+    "--threads 5000": "threads is 5000; it must be 0 to 1024",
+    "--tier ram": "ram",
+    "--hiden 3": "unknown word '--hiden'; did you mean --hidden?",
+    "--hidden": "--hidden needs exactly one value, once",
+    "extra": "unknown word 'extra'",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_words(words):
+    done = ebb(words, 2)
+    assert BAD[words] in done.stderr
+    assert done.stderr.startswith("ebb train: ")
+    assert done.stdout == ""
+
+
+def test_a_budget_that_does_not_fit_names_one_that_does():
+    words = "--task adding --steps 500 --hidden 20 --batch 4 --iterations 1 --test-samples 0 --threads 1"
+    done = ebb(f"{words} --budget 1KiB", 3)
+    (least,) = re.findall(r"least budget[^0-9]*([0-9.]+ ?[KMG]?i?B)", done.stderr) or pytest.fail(done.stderr)
+    ebb(f"{words} --budget {least.replace(' ', '')}")
+
+
+@pytest.mark.parametrize("task, where", [("mnist", "http"), ("qtdb", "http"), ("text", "--data"), ("npy", "--data")])
+def test_missing_data_say_where_they_are(tmp_path, task, where):
+    done = subprocess.run([EBB, "train", "--task", task, "--data", tmp_path / "none"], capture_output=True, text=True)
+    assert done.returncode == 4, done.stderr
+    assert str(tmp_path / "none") in done.stderr
+
+
+def test_a_configuration_file_is_words(tmp_path):
+    words = f"{SMALL} --cell gru --lr 0.02 --optimiser adamw --pipelined --layers 2"
+    ebb(f"{words} --out {tmp_path}/words")
+    config = {"task": "copy", "steps": 40, "hidden": 12, "batch": 4, "iterations": 5, "test_samples": 6, "threads": 1}
+    config |= {"cell": "gru", "lr": 0.02, "optimiser": "adamw", "pipelined": True, "layers": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ebb(f"--config {tmp_path}/config.json --layers 2 --out {tmp_path}/config")
+    assert tensors(tmp_path / "words") == tensors(tmp_path / "config")
+    # What a checkpoint keeps is a configuration file too.
+    options = json.loads((tmp_path / "config" / "train.json").read_text())["options"]
+    (tmp_path / "again.json").write_text(json.dumps(options))
+    ebb(f"--config {tmp_path}/again.json --out {tmp_path}/again")
+    assert tensors(tmp_path / "words") == tensors(tmp_path / "again")
+
+    (tmp_path / "bad.json").write_text('{"hiden": 3}')
+    assert "no option 'hiden'" in ebb(f"--config {tmp_path}/bad.json", 2).stderr
+    (tmp_path / "bad.json").write_text("[1]")
+    assert "it must be a JSON object" in ebb(f"--config {tmp_path}/bad.json", 2).stderr
+    assert "cannot read" in ebb(f"--config {tmp_path}/none.json", 4).stderr
