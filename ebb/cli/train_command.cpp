@@ -178,8 +178,10 @@ TrainOptions options_of(const Words& words) {
            " cannot be changed when training goes on; start anew, or leave it out");
     }
     json[row.key] = flagged ? Json(true) : value_of(row, word->second);
-    if (std::string_view(row.key) == "epochs") json.erase("iterations");
-    if (std::string_view(row.key) == "iterations") json.erase("epochs");
+    // One of the two in words wins over the other in a file.
+    const std::string_view key = row.key;
+    if (key == "epochs" && !words.given.contains("iterations")) json.erase("iterations");
+    if (key == "iterations" && !words.given.contains("epochs")) json.erase("epochs");
   }
   const std::string what = words.config.empty() ? "options" : words.config;
   TrainOptions options = options_from_json(json.dump(), what);

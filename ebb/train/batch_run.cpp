@@ -140,9 +140,9 @@ Score BatchRun<Number>::learn(const Batch& batch, double scale, std::uint64_t it
 }
 
 template <class Number>
-Score BatchRun<Number>::test(const Batch& batch, std::stop_token stop) {
+Score BatchRun<Number>::test(const Batch& batch) {
   give(batch, 1);
-  run_->set_stop(std::move(stop));
+  run_->set_stop({});
   network_.set_dropout(false);
   for (std::int64_t window = 0; window < windows(); ++window) {
     give_window(window);

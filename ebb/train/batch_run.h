@@ -38,7 +38,7 @@ class BatchRun {
   Score learn(const Batch& batch, double scale, std::uint64_t iteration, std::stop_token stop);
   std::span<Number> gradient() { return gradient_; }
   // Forward only, without dropout.
-  Score test(const Batch& batch, std::stop_token stop);
+  Score test(const Batch& batch);
   // How many targets of the batch count.
   double targets(const Batch& batch);
 

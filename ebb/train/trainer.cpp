@@ -136,7 +136,8 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
 }
 
 // Every process takes its share of the test samples; where they end within a batch the rest of it is
-// the first sample without its target.
+// the first sample without its target. It is not stopped halfway: the checkpoint of its iteration
+// could not tell that its line is missing.
 template <class Number>
 std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
   const std::int64_t samples = std::min(task_->samples(Split::test), options_.test_samples);
@@ -160,7 +161,7 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
         }
       }
     }
-    all += run_->test(batch_, settings_.stop);
+    all += run_->test(batch_);
   }
   add_up(ranks_, all);
   return metrics_of(shape_, iteration, Split::test, all, seconds());

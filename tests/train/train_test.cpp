@@ -5,17 +5,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "ebb/core/random.h"
 #include "ebb/store/slow_tier.h"
 #include "ebb/train/safetensors.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
+#include "tests/train/made_files.h"
 
 namespace ebb::test {
 namespace {
@@ -119,6 +123,16 @@ TEST(Train, FloatAndDoubleAgree) {
   }
 }
 
+// Loss, norm and rate of each line of metrics.jsonl, without what clocks say.
+std::vector<std::string> lines_of(const std::string& folder) {
+  std::ifstream file(folder + "/metrics.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(line.substr(0, line.find("\"seconds\"")));
+  }
+  return lines;
+}
+
 // Stopped after each iteration in turn and resumed: the same files as if it had not been.
 TEST(Train, GoesOnWithTheSameBits) {
   TrainOptions options = small("copy", "alif");
@@ -136,7 +150,6 @@ TEST(Train, GoesOnWithTheSameBits) {
   for (const std::int64_t last : {1, 2, 3, 4}) {
     const TemporaryFolder folder;
     std::stop_source stop;
-    std::vector<double> seen;
     TrainSettings first;
     first.out = folder.path();
     first.stop = stop.get_token();
@@ -154,22 +167,15 @@ TEST(Train, GoesOnWithTheSameBits) {
     EXPECT_FALSE(done.stopped);
     EXPECT_EQ(done.iterations, 5);
     EXPECT_EQ(content(folder.path() + "/model.safetensors"), model) << last;
+    EXPECT_EQ(lines_of(folder.path()), lines_of(straight.path())) << last;
   }
 }
 
-// Loss, norm and rate of each line of metrics.jsonl, without what clocks say.
-std::vector<std::string> lines_of(const std::string& folder) {
-  std::ifstream file(folder + "/metrics.jsonl");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(line.substr(0, line.find("\"seconds\"")));
-  }
-  return lines;
-}
-
-// Asked to stop within an iteration, it leaves the parameters of the last whole one.
-TEST(Train, AStopWithinAnIteration) {
+// Asked to stop by another thread, most likely within an iteration: the parameters are those of the
+// last whole one.
+TEST(Train, AStopAtAnyMoment) {
   TrainOptions options = small("adding", "lstm");
+  options.steps = 2000;
   const TemporaryFolder straight, folder;
   TrainSettings settings;
   settings.out = straight.path();
@@ -177,27 +183,65 @@ TEST(Train, AStopWithinAnIteration) {
   train(options, settings, ranks);
 
   std::stop_source stop;
+  std::thread asks;
   TrainSettings first;
   first.out = folder.path();
   first.stop = stop.get_token();
   first.line = [&](const TrainLine& line) {
-    if (line.metrics.iteration == 2) stop.request_stop();
+    if (line.metrics.iteration != 2) return;
+    asks = std::thread([&stop] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      stop.request_stop();
+    });
   };
-  train(options, first, ranks);
+  const TrainResult stopped = train(options, first, ranks);
+  asks.join();
+  EXPECT_TRUE(stopped.stopped);
   TrainSettings second;
   second.out = folder.path();
   second.resume = true;
   train(checkpoint_options(folder.path()), second, ranks);
+  const std::string model = content(straight.path() + "/model.safetensors");
+  EXPECT_EQ(content(folder.path() + "/model.safetensors"), model);
   EXPECT_EQ(lines_of(folder.path()), lines_of(straight.path()));
-  EXPECT_EQ(lines_of(folder.path()).size(), 5U);
 
   // Done already: nothing changes.
-  const std::string model = content(folder.path() + "/model.safetensors");
   const TrainResult again = train(checkpoint_options(folder.path()), second, ranks);
   EXPECT_EQ(again.iterations, 4);
   EXPECT_FALSE(again.stopped);
   EXPECT_EQ(content(folder.path() + "/model.safetensors"), model);
   EXPECT_EQ(lines_of(folder.path()), lines_of(straight.path()));
+}
+
+// Sequences of different lengths, some over before the last of several windows begins.
+TEST(Train, Lengths) {
+  const TemporaryFolder folder;
+  const Random random(5);
+  std::vector<float> x(12 * 30 * 2);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i));
+  const std::string lengths = "\36\1\5\12\36\24\3\17\35\2\11\4";
+  const std::string classes("\0\1\2\0\1\2\0\1\2\0\1\2", 12);
+  write_file(folder.path() + "/x_train.npy", npy("<f4", "(12, 30, 2)", numbers(x)));
+  write_file(folder.path() + "/y_train.npy", npy("|u1", "(12,)", classes));
+  write_file(folder.path() + "/lengths_train.npy", npy("|u1", "(12,)", lengths));
+  TrainOptions options = small("npy", "gru");
+  options.data = folder.path();
+  options.steps = 0;
+  options.layers = 2;
+  options.dropout = 0.3;
+  const std::vector<double> dropping = curve(options);
+  options.budget = "40%";
+  EXPECT_EQ(curve(options), dropping);
+  options.dropout = 0;  // whose masks would not be the same in windows
+  options.budget = "unlimited";
+  const std::vector<double> plain = curve(options);
+  EXPECT_NE(plain, dropping);
+  options.strategy = "truncated:30";
+  EXPECT_EQ(curve(options), plain);
+  options.strategy = "truncated:8";
+  const std::vector<double> cut = curve(options);
+  EXPECT_NEAR(cut[0], plain[0], 1e-6 * plain[0]);
+  EXPECT_NE(cut[1], plain[1]);
 }
 
 TEST(Train, SaysThatItDiverged) {
