@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ebb train` in the test's own process; tests/python/test_train.py runs the program.
+#include "ebb/cli/train_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebb/train/options.h"
+#include "ebb/train/task.h"
+#include "tests/cli/run.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using test::lines_of;
+using test::Outcome;
+using test::TemporaryFile;
+using ::testing::HasSubstr;
+
+Outcome train(const std::string& words) { return test::command("train", words); }
+
+constexpr const char* kSmall =
+    "--steps 20 --hidden 5 --batch 2 --iterations 2 --test-samples 3 --threads 1 ";
+
+TEST(TrainHelp, ListsEveryOption) {
+  const Outcome help = train("--help");
+  ASSERT_EQ(help.code, kDone);
+  // Keys that only configuration files have.
+  const std::vector<std::string> hidden = {"bias", "recurrent", "normalised", "rest",   "a",
+                                           "b",    "beta1",     "beta2",      "epsilon"};
+  json keys = json::parse(to_json(TrainOptions{}));
+  for (const char* key :
+       {"sharpness", "gradient_threshold", "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
+    keys[key] = 0;
+  }
+  for (const auto& [key, value] : keys.items()) {
+    std::string option = "--" + key;
+    std::replace(option.begin(), option.end(), '_', '-');
+    const bool is_hidden = std::find(hidden.begin(), hidden.end(), key) != hidden.end();
+    EXPECT_EQ(help.out.find("  " + option + " ") != std::string::npos, !is_hidden) << option;
+  }
+  for (const char* option : {"--tier", "--config", "--out", "--resume", "--json"}) {
+    EXPECT_THAT(help.out, HasSubstr(std::string("  ") + option + " "));
+  }
+}
+
+TEST(TrainHelp, ListsEveryTaskCellAndSurrogate) {
+  const Outcome help = train("--help");
+  for (const TaskRow& row : tasks()) EXPECT_THAT(help.out, HasSubstr(row.name + ": "));
+  for (const SurrogateRow& row : surrogates()) EXPECT_THAT(help.out, HasSubstr(row.name + ": "));
+  for (const CellRow& row : cells()) {
+    const bool is_readout = row.name == "linear" || row.name == "leaky";
+    EXPECT_EQ(help.out.find(row.name + ": " + row.what.substr(0, 10)) != std::string::npos,
+              !is_readout)
+        << row.name;
+  }
+}
+
+TEST(TrainWords, WhatCannotBeIsSaid) {
+  const std::vector<std::pair<const char*, const char*>> table = {
+      {"--cell lstn", "no cell 'lstn'"},
+      {"--lr 1e-3x", "--lr is '1e-3x'; it must be a number"},
+      {"--lr inf", "--lr is 'inf'; it must be a number"},
+      {"--hidden 2.5", "--hidden is '2.5'"},
+      {"--seed -1", "--seed"},
+      {"--iterations 1 --epochs 1", "iterations and epochs are both given"},
+      {"--budget 5%%", "budget is '5%%'"},
+      {"--strategy truncated:x", "strategy is 'truncated:x'"},
+      {"--strategy revolv", "revolv"},
+      {"--tier disk", "disk"},
+      {"--resume x --config y", "leave out --config"},
+      {"--resume x --out y", "leave out --out"},
+      {"--lr 1 --lr 2", "--lr"},
+      {"--pipelined=3", "--pipelined"},
+  };
+  for (const auto& [words, message] : table) {
+    const Outcome outcome = train(words);
+    EXPECT_EQ(outcome.code, kBadUsage) << words;
+    EXPECT_THAT(outcome.err, HasSubstr(message)) << words;
+    EXPECT_EQ(outcome.out, "") << words;
+  }
+}
+
+TEST(TrainWords, WinOverTheFile) {
+  const TemporaryFile config("config.json",
+                             R"({"task": "copy", "cell": "gru", "hidden": 3, "epochs": 9})");
+  const Outcome outcome = train(std::string(kSmall) + "--json --config " + config.path());
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  const json plan = json::parse(lines_of(outcome.out).at(0));
+  EXPECT_EQ(plan["cell"], "gru");
+  EXPECT_EQ(plan["task"], "copy");
+  EXPECT_EQ(plan["iterations"], 2);
+  const Outcome words = train(std::string(kSmall) + "--json --task copy --cell gru");
+  EXPECT_EQ(json::parse(lines_of(words.out).at(0))["parameters"], plan["parameters"]);
+  EXPECT_EQ(json::parse(lines_of(words.out).at(2))["loss"],
+            json::parse(lines_of(outcome.out).at(2))["loss"]);
+}
+
+TEST(TrainJson, OneObjectALine) {
+  const Outcome outcome = train(std::string(kSmall) + "--json --budget 200% --tier ram:memory");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  std::vector<std::string> events;
+  for (const std::string& line : lines_of(outcome.out)) {
+    events.push_back(json::parse(line)["event"]);
+  }
+  EXPECT_THAT(events, ::testing::ElementsAre("plan", "train", "train", "test", "done"));
+  const json plan = json::parse(lines_of(outcome.out).at(0));
+  EXPECT_EQ(plan["budget"].get<double>(), 2 * plan["plain"].get<double>());
+  EXPECT_EQ(plan["exact"], true);
+}
+
+TEST(TrainText, SaysWhatItDoesAndDid) {
+  const Outcome exact = train(kSmall);
+  ASSERT_EQ(exact.code, kDone) << exact.err;
+  EXPECT_THAT(exact.out, HasSubstr("exact, the same bits as keeping everything"));
+  EXPECT_THAT(exact.out, HasSubstr("Done: 2 iterations"));
+  const Outcome cut = train(std::string(kSmall) + "--strategy truncated:5");
+  EXPECT_THAT(cut.out, HasSubstr("NOT EXACT: cut off every 5 time steps"));
+}
+
+TEST(TrainFit, TheLeastBudgetIsNamed) {
+  const Outcome outcome = train(std::string(kSmall) + "--budget 100");
+  EXPECT_EQ(outcome.code, kDoesNotFit);
+  EXPECT_THAT(outcome.err, HasSubstr("it needs at least "));
+}
+
+TEST(TrainFiles, MissingOnes) {
+  const Outcome config = train("--config nowhere/at_all.json");
+  EXPECT_EQ(config.code, kFailure);
+  EXPECT_THAT(config.err, HasSubstr("--config: cannot read 'nowhere/at_all.json'"));
+  const Outcome data = train("--task npy --data nowhere");
+  EXPECT_EQ(data.code, kFailure);
+  EXPECT_THAT(data.err, HasSubstr("there is no file nowhere/x_train.npy"));
+}
+
+}  // namespace
+}  // namespace ebb
