@@ -34,7 +34,8 @@ def ours(folder, tensors, **options):
     options = {"threads": 1, "strategy": "store_all", **options}
     tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     safetensors.save_file(tensors, folder / "in.safetensors", {"options": json.dumps(options)})
-    done = subprocess.run([PROGRAM, folder / "in.safetensors", folder / "out.safetensors"], capture_output=True, text=True)
+    files = [folder / "in.safetensors", folder / "out.safetensors"]
+    done = subprocess.run([PROGRAM, *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     with safetensors.safe_open(folder / "out.safetensors", "pt") as file:
         # Copies: the tensors look into the file, which the next call writes anew.
@@ -73,7 +74,8 @@ def fields_of(tensors, name, layers):
 
 def torch_result(net, readout, tensors, layers, lengths=None):
     """What ebb's program gives, from torch's own backward."""
-    leaves = {name: tensor.detach().requires_grad_() for name, tensor in tensors.items() if name.startswith(("in", "state_l"))}
+    names = [name for name in tensors if name.startswith(("inputs", "state_l"))]
+    leaves = {name: tensors[name].detach().requires_grad_() for name in names}
     initial = fields_of(leaves, "state", layers)
     inputs = leaves["inputs"]
     if lengths is not None:
@@ -120,7 +122,8 @@ def test_lengths_are_packed_sequences(tmp_path, cell, layers):
     is_over = torch.arange(12)[:, None] >= lengths
     tensors["output_gradients"][is_over] = 0
     expected = torch_result(net, readout, tensors, layers, lengths)
-    found, _ = ours(tmp_path, {**tensors, "lengths": lengths}, cell=cell, hidden=53, layers=layers, dtype="double", grain=5)
+    options = {"cell": cell, "hidden": 53, "layers": layers, "dtype": "double", "grain": 5}
+    found, _ = ours(tmp_path, {**tensors, "lengths": lengths}, **options)
     for name, tensor in expected.items():
         if name == "outputs":
             assert_close(found[name][~is_over], tensor[~is_over], 1e-12, name)
@@ -190,7 +193,11 @@ CASES = [
     for hard in (False, True)
     for attached in (False, True)
 ]
-CASES += [(cell, {"surrogate": surrogate, "attached_reset": True}) for cell in ("lif", "alif", "adlif", "egru") for surrogate in SURROGATES]
+CASES += [
+    (cell, {"surrogate": surrogate, "attached_reset": True})
+    for cell in ("lif", "alif", "adlif", "egru")
+    for surrogate in SURROGATES
+]
 CASES += [
     ("lif", {"synaptic": True, "hard_reset": True, "attached_reset": True, "rest": -0.2, "normalised": False}),
     ("alif", {"normalised": False, "surrogate": "arctan", "sharpness": 3.0}),
@@ -202,17 +209,23 @@ CASES += [
 ]
 
 
+def name_of(value):
+    return value if isinstance(value, str) else "-".join(f"{key}={own}" for key, own in value.items())
+
+
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("cell, options", CASES, ids=lambda value: value if isinstance(value, str) else "-".join(f"{k}={v}" for k, v in value.items()))
+@pytest.mark.parametrize("cell, options", CASES, ids=name_of)
 def test_spiking_cells_are_those_of_a_loop(tmp_path, cell, options, layers):
-    spikes = layers == 1
-    tensors = spiking_case(cell, layers, SHAPE, spikes, synaptic=options.get("synaptic", False), readout=options.get("readout", "linear"))
-    assert_spiking(tmp_path, tensors, {"cell": cell, "hidden": SHAPE[3], "layers": layers, "grain": 1 + 3 * layers, **options})
+    own = {"synaptic": options.get("synaptic", False), "readout": options.get("readout", "linear")}
+    tensors = spiking_case(cell, layers, SHAPE, spikes=layers == 1, **own)
+    sizes = {"hidden": SHAPE[3], "layers": layers, "grain": 1 + 3 * layers}
+    assert_spiking(tmp_path, tensors, {"cell": cell, **sizes, **options})
 
 
 def dense(found, name, rows, columns):
     """A sparse tensor of ebb's as a matrix with zeros."""
-    starts, to = found[name.removesuffix(".gradient") + ".starts"], found[name.removesuffix(".gradient") + ".columns"]
+    own = name.removesuffix(".gradient")
+    starts, to = found[own + ".starts"], found[own + ".columns"]
     matrix = torch.zeros(rows, columns, dtype=found[name].dtype)
     row = torch.repeat_interleave(torch.arange(rows), starts[1:] - starts[:-1])
     matrix[row, to.long()] = found[name]
@@ -222,10 +235,13 @@ def dense(found, name, rows, columns):
 @pytest.mark.parametrize("cell", ["lif", "egru", "lstm"])
 def test_sparse_weights_are_dense_ones_with_zeros(tmp_path, cell):
     hidden, gates = 53, {"lif": 1, "egru": 3, "lstm": 4}[cell]
-    options = {"cell": cell, "hidden": hidden, "dtype": "double", "train_threshold": True, "train_tau": True, "weight_scale": 5}
-    given = {name: tensor for name, tensor in spiking_case("lif", 1, SHAPE).items() if name in ("inputs", "output_gradients")}
+    options = {"cell": cell, "hidden": hidden, "dtype": "double", "weight_scale": 5}
+    options |= {"train_threshold": True, "train_tau": True}
+    case = spiking_case("lif", 1, SHAPE)
+    given = {name: case[name] for name in ("inputs", "output_gradients")}
     found, _ = ours(tmp_path, given, input_density=0.4, recurrent_density=0.2, **options)
-    given |= {name: tensor for name, tensor in found.items() if f"{name}.gradient" in found and not name.startswith(("in", "state"))}
+    parameters = [name for name in found if f"{name}.gradient" in found and not name.startswith("state")]
+    given |= {name: found[name] for name in parameters}
     widths = {"weight_ih_l0": 9, "weight_hh_l0": hidden}
     for name, width in widths.items():
         assert 0 < len(found[name]) < 0.5 * gates * hidden * width
@@ -248,7 +264,8 @@ def test_a_budget_gives_the_same_bits(tmp_path, cell, dtype):
     else:
         tensors = spiking_case(cell, 2, (200, 2, 3, 20), spikes=False)
         tensors = {name: tensor.to(DTYPES[dtype][0]) for name, tensor in tensors.items()}
-    options = {"cell": cell, "hidden": 20, "layers": 2, "dtype": dtype, "grain": 2, "train_tau": True, "train_threshold": True}
+    options = {"cell": cell, "hidden": 20, "layers": 2, "dtype": dtype, "grain": 2}
+    options |= {"train_tau": True, "train_threshold": True}
     plain, notes = ours(tmp_path, tensors, **options)
     assert notes["strategy"] == "store_all"
     assert float(notes["activity"]) > 0.02 or cell != "alif"

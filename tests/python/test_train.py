@@ -57,7 +57,7 @@ def test_json_lines(tmp_path):
 
 def test_text(tmp_path):
     done = ebb(f"{SMALL} --budget 60% --out {tmp_path}/run")
-    for part in ("It fits in ", "exact, the same bits as keeping everything", "Done: 5 iterations", f"are in {tmp_path}/run."):
+    for part in ("It fits in ", "exact, the same bits as keeping everything", "Done: 5 iterations", "/run."):
         assert part in done.stdout
     done = ebb(f"{SMALL} --strategy truncated:10")
     assert "NOT EXACT: cut off every 10 time steps" in done.stdout
@@ -74,8 +74,8 @@ def test_torch_loads_the_model(tmp_path, cell):
     data |= {"x_test": torch.randn(samples, steps, 3), "y_test": torch.randint(4, (samples,))}
     for name, tensor in data.items():
         save_npy(tmp_path / f"{name}.npy", tensor)
-    words = f"--task npy --data {tmp_path} --cell {cell} --hidden 50 --layers 2 --batch 5 --iterations 6 --lr 0.01 --threads 1"
-    done = ebb(f"{words} --json --out {tmp_path}/run")
+    words = f"--task npy --data {tmp_path} --cell {cell} --hidden 50 --layers 2"
+    done = ebb(f"{words} --batch 5 --iterations 6 --lr 0.01 --threads 1 --json --out {tmp_path}/run")
     test = json.loads(done.stdout.splitlines()[-1])["test"]
 
     model = safetensors.load_file(tmp_path / "run" / "model.safetensors")
@@ -100,8 +100,8 @@ def save_npy(path, tensor):
 
 
 LONG = (
-    "--task adding --steps 250 --cell lstm --layers 2 --dropout 0.1 --hidden 24 --batch 8 --iterations 150 --evaluate 40"
-    " --schedule cosine,warmup=10 --budget 50% --test-samples 50 --threads 1 --save-seconds 0.05 --json"
+    "--task adding --steps 250 --cell lstm --layers 2 --dropout 0.1 --hidden 24 --batch 8 --iterations 150"
+    " --evaluate 40 --schedule cosine,warmup=10 --budget 50% --test-samples 50 --threads 1 --save-seconds 0.05 --json"
 )
 
 
@@ -179,17 +179,17 @@ needs_mpi = pytest.mark.skipif(not MPIRUN, reason="no mpirun here")
 
 
 def mpirun(processes, words):
-    launch = [MPIRUN, "--oversubscribe", "--allow-run-as-root", "-n", str(processes)]
-    return subprocess.Popen([*launch, EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    launch = [MPIRUN, "--oversubscribe", "--allow-run-as-root", "-n", str(processes), EBB, "train", *words.split()]
+    return subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 3])
 def test_processes_are_a_larger_batch(tmp_path, processes):
-    """Sums of gradients are added in another order: in double some 1e-16 of each number, which 8 steps of sgd keep small;
-    adam would divide by it where a gradient is nearly 0."""
-    words = "--task copy --steps 40 --cell gru --layers 2 --dropout 0.2 --hidden 12 --iterations 8 --optimiser sgd --lr 0.1"
-    words += " --momentum 0.9 --dtype double --threads 1 --grain 2 --test-samples 7"
+    """Gradients are added in another order: in double some 1e-16 of each, which 8 steps of sgd keep small; adam would
+    divide by it where a gradient is nearly 0."""
+    words = "--task copy --steps 40 --cell gru --layers 2 --dropout 0.2 --hidden 12 --iterations 8"
+    words += " --optimiser sgd --lr 0.1 --momentum 0.9 --dtype double --threads 1 --grain 2 --test-samples 7"
     process = mpirun(processes, f"{words} --batch 2 --json --out {tmp_path}/many")
     out, err = process.communicate(timeout=120)
     if "built without MPI" in err:
