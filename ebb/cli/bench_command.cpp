@@ -3,19 +3,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebb/cli/async_bench.h"
 #include "ebb/cli/async_bench_text.h"
+#include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
-#include "ebb/cli/interrupt.h"
-#include "ebb/cli/status_line.h"
 #include "ebb/cli/stencil_step.h"
+#include "ebb/cli/watched.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 
@@ -109,18 +109,7 @@ AsyncSetup read_async(const AsyncWords& words) {
 
 void answer_async(const AsyncWords& words, std::ostream& out, std::ostream& err) {
   AsyncSetup setup = read_async(words);
-  AsyncResults results;
-  {
-    const Interrupt interrupt;
-    StatusLine status(err);
-    setup.stop = interrupt.token();
-    if (status.is_shown()) {
-      setup.progress = [&status](const std::string& what, double done) {
-        status.say(std::to_string(std::lround(100 * done)) + " %  " + what);
-      };
-    }
-    results = run_async_bench(setup);
-  }
+  const AsyncResults results = watched(setup, err, run_async_bench);
   if (words.json) {
     out << async_json(setup, results) << '\n';
   } else if (words.csv) {
@@ -170,9 +159,18 @@ Command declare_async(CLI::App& app) {
 Command declare_bench(CLI::App& app) {
   app.require_subcommand(1);
   app.footer(kBenchFooter);
-  CLI::App& async =
-      *app.add_subcommand("async", "Asynchronous checkpointing (Kukreja et al. 2018)");
-  return declare_async(async);
+  std::vector<std::pair<CLI::App*, Command>> experiments;
+  const auto add = [&](const char* name, const char* what, Command (*declare)(CLI::App&)) {
+    CLI::App& experiment = *app.add_subcommand(name, what);
+    experiments.emplace_back(&experiment, declare(experiment));
+  };
+  add("async", "Asynchronous checkpointing (Kukreja et al. 2018)", declare_async);
+  add("gruslys", "A small part of the memory (Gruslys et al. 2016)", declare_gruslys);
+  return [experiments](std::ostream& out, std::ostream& err) {
+    for (const auto& [experiment, command] : experiments) {
+      if (experiment->parsed()) command(out, err);
+    }
+  };
 }
 
 }  // namespace ebb

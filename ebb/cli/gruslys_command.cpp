@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/gruslys_command.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "ebb/cli/gruslys_bench.h"
+#include "ebb/cli/gruslys_text.h"
+#include "ebb/cli/heading.h"
+#include "ebb/cli/watched.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+#include "ebb/core/workers.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kFooter = R"(
+Backpropagation through time in a small part of the memory that keeping
+everything needs (Gruslys, Munos, Danihelka, Lanctot, Graves 2016: 95 % less for
+a third more time at 1000 steps). The experiment runs an lstm and shows, beside
+plain backpropagation (store_all) and Chen's square root rule (sqrt),
+  (a) time and memory of auto in parts of plain memory,
+  (b) time per time step against the sequence's length, in budgets that stay,
+predicted and measured. What runs side by side runs in turn, and the best of
+several runs counts. Every gradient is compared with store_all's, bit for bit.
+
+Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 130 cancelled.
+
+Examples
+  ebb bench gruslys
+  ebb bench gruslys --quick --json
+  ebb bench gruslys --hidden 256 --batch 100 --memory 2,5 --lengths 1000,10000
+)";
+
+constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10'000'000;
+
+struct GruslysWords {
+  std::optional<std::string> input, hidden, batch, steps, grain, memory, lengths, budgets, threads,
+      repeat;
+  bool quick = false, json = false, csv = false;
+};
+
+// Left out.
+struct Defaults {
+  const char* input;
+  const char* hidden;
+  const char* batch;
+  const char* steps;
+  const char* memory;
+  const char* lengths;
+  const char* budgets;
+  const char* repeat;
+  double profile_seconds;
+};
+constexpr Defaults kUsual = {"8",       "128", "50", "1000", "1,2,5,10", "100,300,1000,3000",
+                             "5,10,20", "3",   0.5};
+constexpr Defaults kQuick = {"8", "64", "20", "400", "2,5,10", "100,400", "5,20", "3", 0.1};
+
+GruslysSetup read_words(const GruslysWords& words) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  const Defaults& usual = words.quick ? kQuick : kUsual;
+  const auto count = [](const char* option, const std::optional<std::string>& word,
+                        const char* otherwise, std::int64_t least, std::int64_t most) {
+    return read_count(option, word.value_or(otherwise), least, most);
+  };
+  const auto counts = [](const char* option, const std::optional<std::string>& word,
+                         const char* otherwise, std::int64_t most) {
+    return read_counts(option, word.value_or(otherwise), 1, most);
+  };
+  GruslysSetup setup;
+  setup.input = count("--input", words.input, usual.input, 1, kMostUnits);
+  setup.hidden = count("--hidden", words.hidden, usual.hidden, 1, kMostUnits);
+  setup.batch = count("--batch", words.batch, usual.batch, 1, kMostBatch);
+  setup.steps = count("--steps", words.steps, usual.steps, 2, kMostSteps);
+  setup.grain = count("--grain", words.grain, "0", 0, kMostBatch / setup.batch);
+  setup.memory = counts("--memory", words.memory, usual.memory, 100);
+  setup.lengths = counts("--lengths", words.lengths, usual.lengths, kMostSteps);
+  setup.budgets = counts("--budgets", words.budgets, usual.budgets, 100);
+  setup.threads = static_cast<int>(count("--threads", words.threads, "0", 0, Workers::kMost));
+  setup.repeat = static_cast<int>(count("--repeat", words.repeat, usual.repeat, 1, 1000));
+  setup.profile_seconds = usual.profile_seconds;
+  return setup;
+}
+
+void answer(const GruslysWords& words, std::ostream& out, std::ostream& err) {
+  GruslysSetup setup = read_words(words);
+  const GruslysResults results = watched(setup, err, run_gruslys_bench);
+  if (words.json) {
+    out << gruslys_json(setup, results) << '\n';
+  } else if (words.csv) {
+    write_gruslys_csv(results, out);
+  } else {
+    write_gruslys(setup, results, out);
+  }
+}
+
+std::string by_default(const char* what, const char* value) {
+  return std::string(what) + "; default " + value;
+}
+
+}  // namespace
+
+Command declare_gruslys(CLI::App& app) {
+  const auto words = std::make_shared<GruslysWords>();
+  Heading net(app, "The net");
+  net.option("--input", words->input, "I", by_default("Inputs", kUsual.input));
+  net.option("--hidden", words->hidden, "H", by_default("Units of the lstm", kUsual.hidden));
+  net.option("--batch", words->batch, "B", by_default("Sequences at a time", kUsual.batch));
+  net.option("--grain", words->grain, "G",
+             "Time steps that plans count as one step; default\nchosen from the other sizes");
+  net.option("--threads", words->threads, "N", "Default one for each processor");
+  Heading axes(app, "The axes");
+  axes.option("--steps", words->steps, "T",
+              by_default("Time steps of (a), which percents of memory refer\nto", kUsual.steps));
+  axes.option("--memory", words->memory, "P[,P...]",
+              by_default("Percents of plain memory of (a)", kUsual.memory));
+  axes.option("--lengths", words->lengths, "T[,T...]",
+              by_default("Time steps of (b)", kUsual.lengths));
+  axes.option("--budgets", words->budgets, "P[,P...]",
+              by_default("Percents of plain memory of (b)", kUsual.budgets));
+  axes.option("--repeat", words->repeat, "R",
+              "The best of R runs and of R measurements of the\nstep; default 3");
+  axes.flag("--quick", words->quick, "A smaller net and fewer points: a few seconds");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "Figure data: one object with two series");
+  output.flag("--csv", words->csv, "Figure data: one line a point");
+  app.footer(kFooter);
+  return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
+}
+
+}  // namespace ebb
