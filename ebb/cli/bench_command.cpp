@@ -12,6 +12,7 @@
 
 #include "ebb/cli/async_bench.h"
 #include "ebb/cli/async_bench_text.h"
+#include "ebb/cli/double_command.h"
 #include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/stencil_step.h"
@@ -166,6 +167,7 @@ Command declare_bench(CLI::App& app) {
   };
   add("async", "Asynchronous checkpointing (Kukreja et al. 2018)", declare_async);
   add("gruslys", "A small part of the memory (Gruslys et al. 2016)", declare_gruslys);
+  add("double", "Two levels of memory (Bencheikh et al. 2024)", declare_double);
   return [experiments](std::ostream& out, std::ostream& err) {
     for (const auto& [experiment, command] : experiments) {
       if (experiment->parsed()) command(out, err);

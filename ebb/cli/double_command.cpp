@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/double_command.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ebb/cli/double_bench.h"
+#include "ebb/cli/double_text.h"
+#include "ebb/cli/heading.h"
+#include "ebb/cli/watched.h"
+#include "ebb/cli/words.h"
+#include "ebb/core/error.h"
+#include "ebb/core/workers.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kFooter = R"(
+Checkpoints at two levels, in a small local memory and in a large slow one, let
+a sparse spiking net learn from sequences more than 10 times as long, or with 4
+times the units, at little more time (Bencheikh, Finkbeiner, Neftci 2024). The
+experiment takes a budget of local memory over RAM, then over a file, runs plain
+backpropagation, single_local, single_remote, double and auto, and shows
+  (a) the longest sequence that fits, (b) what 10 times the steps cost, with
+  transfers hidden behind compute and in turn with it, (c) time against length,
+  (d) the largest net, (e) time and bytes moved against activity,
+  (f) sensitivity to the slow memory's bandwidth (predicted alone),
+predicted and measured. Every gradient is compared with plain's, bit for bit.
+
+--tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the keys that
+ebb probe --help names; each is tried alone, under the budget. Ctrl-C cancels.
+Exit codes: 0 done, 2 bad usage, 3 the budget is too small, 4 a tier fails, 130
+cancelled.
+
+Examples
+  ebb bench double
+  ebb bench double --quick --json
+  ebb bench double --budget 4MiB --hidden 2048 --tier nvme:file=/scratch
+)";
+
+constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10'000'000;
+constexpr std::int64_t kMostFactor = 10'000, kMostScale = 1'000'000;
+
+struct DoubleWords {
+  std::optional<std::string> input, hidden, batch, density, rate, scale, grain, threads, budget,
+      steps, longer, rates, repeat;
+  std::vector<std::string> tiers;
+  bool quick = false, json = false, csv = false;
+};
+
+// Left out.
+struct Defaults {
+  const char* input;
+  const char* hidden;
+  const char* batch;
+  const char* budget;
+  const char* longer;
+  const char* rates;
+  const char* repeat;
+  double profile_seconds;
+  std::int64_t most_searched;
+};
+constexpr Defaults kUsual = {"64",          "512", "8", "4MiB", "2,5,10,20,50,100",
+                             "1,2,5,10,20", "3",   0.3, 1024};
+constexpr Defaults kQuick = {"64", "256", "8", "1MiB", "10,40", "2,10", "2", 0.05, 64};
+constexpr const char* kDensity = "10";
+constexpr const char* kRate = "5";
+constexpr const char* kScale = "20";
+constexpr const char* kGrain = "4";
+
+DoubleSetup read_words(const DoubleWords& words) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  const Defaults& usual = words.quick ? kQuick : kUsual;
+  const auto count = [](const char* option, const std::optional<std::string>& word,
+                        const char* otherwise, std::int64_t most, std::int64_t least = 1) {
+    return read_count(option, word.value_or(otherwise), least, most);
+  };
+  const auto percent = [&](const char* option, const std::optional<std::string>& word,
+                           const char* otherwise) {
+    return static_cast<double>(count(option, word, otherwise, 100)) / 100;
+  };
+  DoubleSetup setup;
+  setup.input = count("--input", words.input, usual.input, kMostUnits);
+  setup.hidden = count("--hidden", words.hidden, usual.hidden, kMostUnits);
+  setup.batch = count("--batch", words.batch, usual.batch, kMostBatch);
+  setup.grain = count("--grain", words.grain, kGrain, kMostBatch / setup.batch);
+  setup.density = percent("--density", words.density, kDensity);
+  setup.rate = percent("--rate", words.rate, kRate);
+  setup.weight_scale =
+      static_cast<double>(count("--weight-scale", words.scale, kScale, kMostScale));
+  setup.budget = read_size("--budget", words.budget.value_or(usual.budget), 1, kUnlimited - 1);
+  if (words.steps) setup.steps = count("--steps", words.steps, "", kMostSteps);
+  setup.longer = read_counts("--longer", words.longer.value_or(usual.longer), 1, kMostFactor);
+  setup.rates = read_counts("--rates", words.rates.value_or(usual.rates), 1, 100);
+  setup.threads = static_cast<int>(count("--threads", words.threads, "1", Workers::kMost, 0));
+  setup.repeat = static_cast<int>(count("--repeat", words.repeat, usual.repeat, 1000));
+  setup.profile_seconds = usual.profile_seconds;
+  setup.most_searched = usual.most_searched;
+  std::vector<std::string> tiers = words.tiers;
+  if (tiers.empty()) tiers = {"ram:memory", temporary_tier()};
+  setup.tiers = parse_real_tiers(tiers);
+  return setup;
+}
+
+void answer(const DoubleWords& words, std::ostream& out, std::ostream& err) {
+  DoubleSetup setup = read_words(words);
+  const DoubleResults results = watched(setup, err, run_double_bench);
+  if (words.json) {
+    out << double_json(setup, results) << '\n';
+  } else if (words.csv) {
+    write_double_csv(results, out);
+  } else {
+    write_double(setup, results, out);
+  }
+}
+
+std::string by_default(const char* what, const char* value) {
+  return std::string(what) + "; default " + value;
+}
+
+void declare_net(CLI::App& app, DoubleWords& words) {
+  Heading net(app, "The net");
+  net.option("--input", words.input, "I", by_default("Inputs, which spike", kUsual.input));
+  net.option("--hidden", words.hidden, "H", by_default("Units, lif neurons", kUsual.hidden));
+  net.option("--batch", words.batch, "B", by_default("Sequences at a time", kUsual.batch));
+  net.option("--density", words.density, "P",
+             by_default("Percent of the recurrent weights that are\nthere", kDensity));
+  net.option("--rate", words.rate, "P",
+             by_default("Percent of inputs that spike in a time\nstep", kRate));
+  net.option("--weight-scale", words.scale, "K",
+             by_default("Times the usual initial weights: more is more\nactivity", kScale));
+  net.option("--grain", words.grain, "G",
+             by_default("Time steps that plans count as one step", kGrain));
+  net.option("--threads", words.threads, "N",
+             "0: one for each processor; default 1, which leaves\nothers to transfers");
+}
+
+}  // namespace
+
+Command declare_double(CLI::App& app) {
+  const auto words = std::make_shared<DoubleWords>();
+  declare_net(app, *words);
+  Heading memory(app, "The memory");
+  memory.option("--budget", words->budget, "BYTES",
+                by_default("Bytes of local memory", kUsual.budget));
+  memory.options("--tier", words->tiers, "NAME:KIND,...",
+                 "A slow memory of this machine; repeat for more,\n"
+                 "each is tried alone. Default ram:memory, then\n"
+                 "disk:file= with the directory for temporary files");
+  Heading axes(app, "The axes");
+  axes.option("--steps", words->steps, "T",
+              "Time steps of plain, where fewer are wanted than\nfit the budget");
+  axes.option("--longer", words->longer, "K[,K...]",
+              by_default("Lengths of (c), times that of\nplain", kUsual.longer));
+  axes.option("--rates", words->rates, "P[,P...]",
+              by_default("Rates of (e), in percent", kUsual.rates));
+  axes.option("--repeat", words->repeat, "R",
+              by_default("The best of R runs and of R measurements of the\nstep", kUsual.repeat));
+  axes.flag("--quick", words->quick, "A smaller net and fewer points: some seconds");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "Figure data: one object, a series for each table");
+  output.flag("--csv", words->csv, "Figure data: one line a point");
+  app.footer(kFooter);
+  return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
+}
+
+}  // namespace ebb
