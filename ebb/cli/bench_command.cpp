@@ -26,8 +26,8 @@ namespace {
 constexpr const char* kBenchFooter = R"(
 Experiments run real steps on this machine; beside each measured number stands
 the one predicted.
-  ebb bench async --help     options of an experiment
-  ebb bench async --quick    a look at it in a few seconds
+  ebb bench async --help       options of an experiment
+  ebb bench gruslys --quick    a look at it in some seconds
 )";
 
 constexpr const char* kAsyncFooter = R"(

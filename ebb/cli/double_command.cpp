@@ -64,7 +64,7 @@ struct Defaults {
   double profile_seconds;
   std::int64_t most_searched;
 };
-constexpr Defaults kUsual = {"64",          "512", "8", "4MiB", "2,5,10,20,50,100",
+constexpr Defaults kUsual = {"64",          "512", "8", "2MiB", "2,5,10,20,50",
                              "1,2,5,10,20", "3",   0.3, 1024};
 constexpr Defaults kQuick = {"64", "256", "8", "1MiB", "10,40", "2,10", "2", 0.05, 64};
 constexpr const char* kDensity = "10";
