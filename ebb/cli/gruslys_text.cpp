@@ -142,10 +142,10 @@ void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std
     lines.add("goal", "in 5 % of memory: predicted " + format_ratio(goal->trial.predicted_ratio) +
                           ", measured " + format_ratio(goal->trial.measured_ratio) +
                           (goal->trial.measured_ratio <= kGoalRatio ? "" : " (over 1.333x)"));
-    lines.add("goal", "a backward step takes " +
+    lines.add("goal", "backward takes " +
                           format_number(std::round(100 * step.backward / step.forward) / 100) +
-                          " forward steps here; with 2, as the paper");
-    lines.add("goal", "counts, it would be " + format_ratio((forwards(*goal, results) + 2) / 3));
+                          " forwards here; with 2, as the paper counts,");
+    lines.add("goal", "it would be " + format_ratio((forwards(*goal, results) + 2) / 3));
   }
   lines.add("gradients", all_same(results.by_memory) && all_same(results.by_steps)
                              ? "the same bits as store_all's in every run"

@@ -80,11 +80,13 @@ TEST(BenchGruslys, KeepsBudgetsOverLengths) {
 }
 
 TEST(BenchGruslys, WritesTables) {
-  const Outcome outcome = gruslys(std::string(kSmall) + "--memory 5,50");
+  const Outcome outcome = gruslys(
+      "--quick --hidden 8 --batch 4 --grain 1 --steps 600 --lengths 30 --memory 5 --repeat 1");
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   for (const char* text :
-       {"(a) Time in a part of plain memory, 120 time steps", "(b) Time per time step", "predicted",
-        "measured", "auto: ", "its own", "the same bits as store_all's"}) {
+       {"(a) Time in a part of plain memory, 600 time steps", "(b) Time per time step", "predicted",
+        "measured", "auto: ", "its own", "in 5 % of memory: predicted ", "it would be ",
+        "the same bits as store_all's"}) {
     EXPECT_THAT(outcome.out, HasSubstr(text));
   }
   for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
