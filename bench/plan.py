@@ -20,6 +20,8 @@ import sys
 import time
 import warnings
 
+from text.page import Output, machine, table
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BENCH = os.path.join("build", "release", "bench", "plan_bench")
 LIMIT = 20  # CPU seconds for one plan of another package
@@ -198,24 +200,6 @@ def cases():
             yield case(cs, kind, n, ram)
 
 
-def number(value):
-    return value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def table(title, rows):
-    heads = list(rows[0])
-    lines = [[number(row[head]) for head in heads] for row in rows]
-    widths = [max(len(text) for text in column) for column in zip(heads, *lines)]
-    right = [not isinstance(rows[0][head], str) or head.startswith("their") for head in heads]
-
-    def line(texts):
-        cells = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(texts, widths, right))
-        return "| " + " | ".join(cells) + " |"
-
-    rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(widths, right)) + "|"
-    return "\n".join([f"### {title}", "", line(heads), rule, *map(line, lines), ""])
-
-
 def compared(packages):
     rows, given_up = [], set()
     for case in cases():
@@ -242,16 +226,6 @@ def compared(packages):
     return rows
 
 
-def machine():
-    try:
-        listed = subprocess.run(["lscpu"], capture_output=True, text=True).stdout
-        found = dict(line.split(":", 1) for line in listed.splitlines() if ":" in line)
-        model = found.get("Model name", "").strip()
-    except OSError:
-        model = ""
-    return f"{os.cpu_count()} cores {model or 'of unknown make'} ({platform.machine()})"
-
-
 def version(package):
     try:
         return importlib.metadata.version(package)
@@ -274,16 +248,6 @@ RATIOS = f"""\
 Ratios are theirs / ours. Seconds to plan and to walk through all actions, the least of up to five runs (theirs three);
 cost = forwards uf + steps ub + writes wd + reads rd, counted from the actions. A plan is given up after {LIMIT}
 CPU seconds."""
-
-
-class Output:
-    def __init__(self, path):
-        self.file = open(path, "w") if path else None
-
-    def put(self, text):
-        print(text, flush=True)
-        if self.file:
-            self.file.write(text + "\n")
 
 
 def main():
