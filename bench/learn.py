@@ -134,7 +134,8 @@ def run_task(name, data, goal, words, out):
         common += ["--iterations", str(words.compare), "--test-samples", "100"]
     ours = common + ["--budget", BUDGET]
     plain = common + ["--budget", "unlimited", "--strategy", "store_all"]
-    out.put("    " + shlex.join(["ebb", "train", *ours, "--out", directory]))
+    shown = [word if word != data else os.path.join("DIR", os.path.basename(data)) for word in ours]
+    out.put("    " + shlex.join(["ebb", "train", *shown, "--out", directory]))
     plan = train(ours, directory, words.seconds)
     if trained(metrics_in(plain_directory)) < words.compare:
         train(plain, plain_directory, words.seconds, words.compare)
