@@ -116,7 +116,8 @@ def row_of(name, goal, plan, lines, words):
     row = {"task": name, "net": words["net"], "steps": plan["time_steps"], "parameters": plan["parameters"]}
     row["memory MiB"] = max(line.get("peak_bytes", 0) for line in lines) / 2**20
     row |= {"plain MiB": plan["plain"] / 2**20, "iterations": f"{done} of {wanted}"}
-    row |= {"minutes": lines[-1]["seconds"] / 60, "result": f"{key} {last:.4g}", "best": f"{best:.4g}"}
+    row |= {"minutes": lines[-1]["seconds"] / 60, "result": f"{key} {last:.4g}" if tests else "no test yet"}
+    row["best"] = f"{best:.4g}" if tests else "-"
     sign = "<" if key == "loss" else ">="
     row["goal"] = f"{sign} {goal[1]:.4g}" if goal else "-"
     row["reached"] = "-" if not goal else "yes" if reached else "NO" if done >= wanted else "not yet"
