@@ -20,11 +20,31 @@ std::int64_t chosen_grain(const StackOptions& options) {
                                   std::max<std::int64_t>(1, options.time_steps / kSteps));
 }
 
+// Waking a thread takes as long as some ten thousand operations: small nets are faster on fewer.
+int useful_threads(const StackOptions& options, int threads) {
+  constexpr double kOperations = 30'000, kFewEvents = 0.1;
+  double operations = 0;
+  std::int64_t below = 0;
+  for (const LayerOptions& layer : options.layers) {
+    const double inputs =
+        static_cast<double>((layer.input > 0 ? layer.input : below) + layer.hidden);
+    const bool spikes = layer.cell == "lif" || layer.cell == "alif" || layer.cell == "adlif";
+    const double gates =
+        layer.cell == "lstm" ? 4 : (layer.cell == "gru" || layer.cell == "egru" ? 3 : 1);
+    operations = std::max(operations, 2 * gates * inputs *
+                                          static_cast<double>(layer.hidden * options.batch) *
+                                          (spikes ? kFewEvents : 1));
+    below = layer.hidden;
+  }
+  return std::clamp(static_cast<int>(std::min(operations / kOperations, 1e6)), 1,
+                    std::max(threads, 1));
+}
+
 }  // namespace
 
 template <class Number>
 Stack<Number>::Stack(const StackOptions& options, int threads)
-    : options_(options), workers_(threads) {
+    : options_(options), workers_(threads < 1 ? threads : useful_threads(options, threads)) {
   check();
   grain_ =
       options_.grain > 0 ? std::min(options_.grain, options_.time_steps) : chosen_grain(options_);

@@ -121,7 +121,7 @@ TEST(TrainOptions, RefusesWhatCannotBe) {
       {R"({"budget": "inf%"})", "budget is 'inf%'"},
       {R"({"budget": "%"})", "budget is '%'"},
       {R"({"budget": "5 %"})", "budget is '5 %'"},
-      {R"({"budget": "much"})", "cannot read 'much'"},
+      {R"({"budget": "much"})", "budget is 'much'; it must be bytes"},
       {R"({"budget": ""})", "cannot read ''"},
   };
   for (const auto& [text, message] : table) {
