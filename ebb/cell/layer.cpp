@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
-#include "ebb/core/carver.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
@@ -88,13 +88,6 @@ Layer<Number>::Layer(const LayerOptions& options, const LayerPlace& place)
                                     options_.hidden, options_.seed + 1, "recurrent weights");
     connections_.emplace_back(connection(true), recurrent_pattern());
   }
-  for (const Connection<Number>& own : connections_) {
-    const std::int64_t inputs = &own == &connections_[0] ? options_.input : options_.hidden;
-    if (own.lists() && inputs > kMostListed) {
-      fail(ErrorCode::invalid_argument, "a layer of '", options_.cell, "' has ", inputs,
-           " inputs; where most are 0 or weights are sparse there may be up to ", kMostListed);
-    }
-  }
   format_ = SpikeFormat(options_.hidden, most_);
   add_parameters();
 }
@@ -109,6 +102,14 @@ void Layer<Number>::check() const {
   if (options_.input < 1 || options_.input > 1'000'000) {
     fail(ErrorCode::invalid_argument, what, " has ", options_.input,
          " inputs; there must be 1 to 1000000");
+  }
+  const bool lists = place_.events || options_.input_density < 1 || options_.input_pattern;
+  const bool own_lists =
+      shape_.events || options_.recurrent_density < 1 || options_.recurrent_pattern;
+  if ((lists && options_.input > kMostListed) || (own_lists && options_.hidden > kMostListed)) {
+    fail(ErrorCode::invalid_argument, what, " has ", options_.input, " inputs and ",
+         options_.hidden,
+         " units; where most outputs are 0 or weights are sparse there may be up to ", kMostListed);
   }
   if (!(options_.max_activity > 0) || options_.max_activity > 1) {
     fail(ErrorCode::invalid_argument, what, ": max_activity is ", options_.max_activity,
@@ -125,7 +126,23 @@ void Layer<Number>::check() const {
   if (options_.synaptic && options_.cell != "lif") {
     fail(ErrorCode::invalid_argument, what, ": synaptic is for lif");
   }
-  for (const UnitParameter& own : row_of(options_.cell).parameters) {
+  if (!shape_.events && (!options_.surrogate.empty() || options_.sharpness)) {
+    fail(ErrorCode::invalid_argument, what, " has no surrogate; leave surrogate and sharpness out");
+  }
+  if (!shape_.spikes && (options_.hard_reset || options_.attached_reset)) {
+    fail(ErrorCode::invalid_argument, what,
+         " has no reset; leave hard_reset and attached_reset out");
+  }
+  const std::vector<UnitParameter>& parameters = row_of(options_.cell).parameters;
+  for (const char* name : {"threshold", "tau_mem", "tau_syn", "tau_adp", "beta", "a", "b"}) {
+    const bool has = std::any_of(parameters.begin(), parameters.end(),
+                                 [name](const UnitParameter& own) { return own.name == name; });
+    const bool used = has && (std::string_view(name) != "tau_syn" || options_.synaptic);
+    if (given(options_, name) && !used) {
+      fail(ErrorCode::invalid_argument, what, " has no ", name, "; leave it out");
+    }
+  }
+  for (const UnitParameter& own : parameters) {
     const double value = given(options_, own.name).value_or(own.value);
     if (!std::isfinite(value) || (own.is_time_constant && !(value > 0))) {
       fail(ErrorCode::invalid_argument, what, ": ", own.name, " is ", value, "; it must be ",
@@ -286,9 +303,12 @@ void Layer<Number>::prepare(Workers& workers, const Number* parameters) {
     const bool is_tau = own.name.starts_with("tau");
     for (std::int64_t u = 0; u < hidden; ++u) {
       const Number value = parameters[own.offset + u];
-      // A time constant that learning drove below 0 decays at once.
+      // A time constant that learning drove below 0 decays at once; one beyond a million steps is
+      // cut there, since 1 - decay divides.
       unit_parameters_[at(p * hidden + u)] =
-          !is_tau ? value : (value > Number{0} ? std::exp(Number{-1} / value) : Number{0});
+          !is_tau ? value
+                  : (value > Number{0} ? std::exp(Number{-1} / std::min(value, Number(1e6)))
+                                       : Number{0});
     }
   }
 }

@@ -8,7 +8,7 @@ namespace ebb {
 
 Pattern random_pattern(std::int64_t rows, std::int64_t columns, double density,
                        std::uint64_t seed) {
-  const Random random(seed);
+  const Random random(seed, 0x7061747465726e);  // apart from other streams of the seed
   Pattern pattern;
   pattern.starts.push_back(0);
   for (std::int64_t i = 0; i < rows; ++i) {

@@ -16,7 +16,9 @@ class SpikeFormat {
   SpikeFormat() = default;
   // Up to `most` of `units` fire at once.
   SpikeFormat(std::int64_t units, std::int64_t most)
-      : units_(units), is_list_((most + 1) * kId < words_of(units) * 8), most_(most) {}
+      : units_(units),
+        is_list_(units <= 65'535 && (most + 1) * kId < words_of(units) * 8),
+        most_(most) {}
 
   bool is_list() const { return is_list_; }
   // Of one sample.

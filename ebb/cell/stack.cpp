@@ -2,6 +2,7 @@
 #include "ebb/cell/stack.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "ebb/core/carver.h"
 #include "ebb/core/error.h"
@@ -21,34 +22,35 @@ std::int64_t chosen_grain(const StackOptions& options) {
 }
 
 // Waking a thread takes as long as some ten thousand operations: small nets are faster on fewer.
-int useful_threads(const StackOptions& options, int threads) {
+template <class Number>
+int useful_threads(const std::vector<Layer<Number>>& layers, std::int64_t batch, int threads) {
   constexpr double kOperations = 30'000, kFewEvents = 0.1;
   double operations = 0;
-  std::int64_t below = 0;
-  for (const LayerOptions& layer : options.layers) {
-    const double inputs =
-        static_cast<double>((layer.input > 0 ? layer.input : below) + layer.hidden);
-    const bool spikes = layer.cell == "lif" || layer.cell == "alif" || layer.cell == "adlif";
-    const double gates =
-        layer.cell == "lstm" ? 4 : (layer.cell == "gru" || layer.cell == "egru" ? 3 : 1);
-    operations = std::max(operations, 2 * gates * inputs *
-                                          static_cast<double>(layer.hidden * options.batch) *
-                                          (spikes ? kFewEvents : 1));
-    below = layer.hidden;
+  for (const Layer<Number>& layer : layers) {
+    const LayerOptions& own = layer.options();
+    const auto weights =
+        static_cast<double>(layer.shape().gates * own.hidden * (own.input + own.hidden));
+    const double share = layer.shape().spikes ? kFewEvents : 1;
+    operations = std::max(operations, 2 * share * weights * static_cast<double>(batch));
   }
-  return std::clamp(static_cast<int>(std::min(operations / kOperations, 1e6)), 1,
-                    std::max(threads, 1));
+  return std::clamp(static_cast<int>(std::min(operations / kOperations, 1e6)), 1, threads);
 }
+
+constexpr std::int64_t kMostRows = 65'535;  // of a tape, where lists name them
 
 }  // namespace
 
 template <class Number>
-Stack<Number>::Stack(const StackOptions& options, int threads)
-    : options_(options), workers_(threads < 1 ? threads : useful_threads(options, threads)) {
+Stack<Number>::Stack(const StackOptions& options, int threads) : options_(options) {
   check();
+  if (threads < 1 || threads > Workers::kMost) {
+    fail(ErrorCode::invalid_argument, "threads is ", threads, "; it must be 1 to ", Workers::kMost);
+  }
   grain_ =
       options_.grain > 0 ? std::min(options_.grain, options_.time_steps) : chosen_grain(options_);
+  grain_ = std::min(grain_, kMostRows / options_.batch);
   add_layers();
+  workers_ = std::make_unique<Workers>(useful_threads(layers_, options_.batch, threads));
   lay_out();
   idle_.resize(at(options_.batch));
   inputs_.resize(at(grain_));
@@ -67,7 +69,6 @@ void Stack<Number>::check() const {
     fail(ErrorCode::invalid_argument, "there are ", options_.time_steps,
          " time steps; there must be 1 or more");
   }
-  constexpr std::int64_t kMostRows = 65'535;
   if (options_.batch < 1 || options_.batch > kMostRows) {
     fail(ErrorCode::invalid_argument, "the batch is ", options_.batch, "; it must be 1 to ",
          kMostRows);
@@ -94,6 +95,7 @@ void Stack<Number>::add_layers() {
            " inputs, but the layer below it has ", below, " units; leave the inputs out");
     }
     if (i > 0) layer.input = below;
+    layer.seed += 2 * i;  // other patterns than the layer below
     LayerPlace place;
     place.batch = options_.batch;
     place.grain = grain_;
@@ -120,7 +122,7 @@ void Stack<Number>::add_layers() {
 template <class Number>
 void Stack<Number>::lay_out() {
   const std::int64_t batch = options_.batch;
-  const int threads = workers_.size();
+  const int threads = workers_->size();
   const auto place_of = [](Carver& carver, Bytes bytes) {
     const Bytes place = carver.used();
     carver.take<std::byte>(bytes);
@@ -155,7 +157,7 @@ void Stack<Number>::lay_out() {
       place.bits = place_of(reverse, (grain_ + 1) * batch * words_of(hidden) * 8);
     }
     if (i > 0 && options_.dropout > 0) {
-      masked = std::max(masked, batch * inputs * Bytes{sizeof(Number)});
+      masked = std::max(masked, masked_bytes(static_cast<std::int64_t>(i)));
     }
     if (i > 0 || options_.input_gradient) {
       Bytes& own = gradients[(i + 1) % 2];
@@ -172,6 +174,13 @@ void Stack<Number>::lay_out() {
   for (std::size_t i : {0, 1}) of_outputs_at_[i] = place_of(reverse, gradients[i]);
   reverse_layer_ = place_of(reverse, reverse_layer);
   scratch_bytes_ = std::max(forward.used(), reverse.used());
+}
+
+// Of a layer's inputs at one time step as dropout leaves them: numbers or bits.
+template <class Number>
+Bytes Stack<Number>::masked_bytes(std::int64_t layer) const {
+  const std::int64_t inputs = layers_[at(layer)].options().input;
+  return options_.batch * std::max<Bytes>(inputs * Bytes{sizeof(Number)}, words_of(inputs) * 8);
 }
 
 template <class Number>
@@ -194,7 +203,7 @@ template <class Number>
 void Stack<Number>::prepare(const Number* parameters, std::uint64_t iteration) {
   iteration_ = iteration;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].prepare(workers_, parameters + places_[i].parameters);
+    layers_[i].prepare(*workers_, parameters + places_[i].parameters);
   }
 }
 
@@ -222,7 +231,7 @@ void Stack<Number>::begin() {
 template <class Number>
 void Stack<Number>::finish(Number* gradient) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].finish(workers_, gradient + places_[i].parameters);
+    layers_[i].finish(*workers_, gradient + places_[i].parameters);
   }
 }
 

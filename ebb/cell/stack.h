@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,10 +112,9 @@ class Stack {
   // After the last of them.
   void finish(Number* gradient);
 
-  // Since begin: spikes that max_activity kept from being heard, and all that were heard, over all
-  // units, samples and time steps.
+  // Since begin, over all units, samples and time steps: spikes that max_activity kept from being
+  // heard.
   std::int64_t dropped() const { return dropped_; }
-  std::int64_t spikes() const { return spikes_; }
   double activity() const;  // share of spiking units' time steps that were spikes
 
  private:
@@ -137,6 +137,7 @@ class Stack {
   void unheard(std::int64_t layer, std::int64_t step, std::int64_t times, Number* gradients,
                std::byte* scratch);
   void count(std::int64_t layer);
+  Bytes masked_bytes(std::int64_t layer) const;
   // Fields and spikes after time step i of a tape; spikes of i = -1 are those before it.
   std::byte* after_at(std::int64_t layer, std::int64_t i, std::int64_t times,
                       std::byte* tape) const;
@@ -153,7 +154,7 @@ class Stack {
 
   StackOptions options_;
   std::int64_t grain_ = 1;
-  Workers workers_;
+  std::unique_ptr<Workers> workers_;
   std::vector<Layer<Number>> layers_;
   std::vector<Place> places_;
   std::vector<NamedParameter> parameters_;

@@ -36,7 +36,7 @@ Rows<Number> Stack<Number>::heard(const Rows<Number>& rows, std::int64_t layer, 
   const std::int64_t words = words_of(inputs);
   auto* const values = reinterpret_cast<Number*>(to);
   auto* const bits = reinterpret_cast<std::uint64_t*>(to);
-  workers_.split(options_.batch, 1, [&](std::int64_t from, std::int64_t until) {
+  workers_->split(options_.batch, 1, [&](std::int64_t from, std::int64_t until) {
     for (std::int64_t b = from; b < until; ++b) {
       if (rows.bits != nullptr) {
         for (std::int64_t w = 0; w < words; ++w) {
@@ -82,7 +82,7 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
     const Place& place = places_[at(l)];
     now_[at(l)] = reinterpret_cast<Number*>((tape != nullptr ? tape : state) + place.fields);
     next_[at(l)] = reinterpret_cast<Number*>(scratch + place.next);
-    layers_[at(l)].start(workers_, now_[at(l)], state + place.spikes, scratch + place.forward);
+    layers_[at(l)].start(*workers_, now_[at(l)], state + place.spikes, scratch + place.forward);
   }
   const std::int64_t times = times_of(step);
   for (std::int64_t i = 0; i < times; ++i) {
@@ -103,7 +103,7 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
         next_[at(l)] = reinterpret_cast<Number*>(after);
         saved = reinterpret_cast<Number*>(tape + place.saved + i * layer.saved_bytes());
       }
-      layer.forward(workers_, input, idle_.data(), now_[at(l)], next_[at(l)], saved);
+      layer.forward(*workers_, input, idle_.data(), now_[at(l)], next_[at(l)], saved);
       if (tape != nullptr) layer.keep_spikes(spikes_at(l, i, times, tape));
       std::swap(now_[at(l)], next_[at(l)]);
       if (first) count(l);

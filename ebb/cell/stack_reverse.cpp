@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstring>
 
 #include "ebb/cell/stack.h"
@@ -117,7 +116,6 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   const auto* const from_above =
       reinterpret_cast<const Number*>(scratch + of_outputs_at_[at(l % 2)]);
   auto* const of_inputs = reinterpret_cast<Number*>(scratch + of_outputs_at_[at((l + 1) % 2)]);
-  const std::int64_t mask_stride = batch * inputs * std::int64_t{sizeof(Number)};
   for (std::int64_t i = 0; i < times; ++i) {
     const std::int64_t t = step * grain_ + i;
     after_[at(i)] = reinterpret_cast<const Number*>(after_at(l, i, times, tape));
@@ -125,7 +123,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
     const Rows<Number> input =
         l == 0 ? outside.input(t)
                : given_before(l - 1, options_.pipelined ? i : i + 1, times, tape, scratch);
-    inputs_[at(i)] = heard(input, l, t, scratch + reverse_mask_ + i * mask_stride);
+    inputs_[at(i)] = heard(input, l, t, scratch + reverse_mask_ + i * masked_bytes(l));
   }
   FromAbove of_outputs(*this, l, step, tape, scratch, outside);
   LayerTape<Number> view;
@@ -140,7 +138,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   view.of_inputs = l > 0 || options_.input_gradient ? of_inputs : nullptr;
   auto* const fields = reinterpret_cast<Number*>(adjoint + place.fields);
   auto* const of_spikes = reinterpret_cast<Number*>(adjoint + place.of_spikes);
-  layer.reverse(workers_, view, lengths_.empty() ? nullptr : lengths_.data(), fields, of_spikes,
+  layer.reverse(*workers_, view, lengths_.empty() ? nullptr : lengths_.data(), fields, of_spikes,
                 gradient + place.parameters, scratch + reverse_layer_);
   if (options_.pipelined && l < layers - 1) {
     // What the layer above read at the first time step was the state before the tape.

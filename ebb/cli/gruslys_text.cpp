@@ -141,7 +141,7 @@ void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std
     const StepCost& step = results.chain.at(0);
     lines.add("goal", "in 5 % of memory: predicted " + format_ratio(goal->trial.predicted_ratio) +
                           ", measured " + format_ratio(goal->trial.measured_ratio) +
-                          (goal->trial.measured_ratio <= kGoalRatio ? "" : " (over 1.333x)"));
+                          (goal->trial.measured_ratio <= kGoalRatio ? "" : " (> 1.333x)"));
     lines.add("goal", "backward takes " +
                           format_number(std::round(100 * step.backward / step.forward) / 100) +
                           " forwards here; with 2, as the paper counts,");

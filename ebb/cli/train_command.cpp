@@ -2,7 +2,9 @@
 #include "ebb/cli/train_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -31,7 +33,8 @@ Gradients are exact, whatever the budget: the same bits as keeping everything.
 --budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
 unlimited. --tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the
 keys that ebb probe --help names. --config reads a JSON object whose keys are
-the options' names with _ for -; words given beside it win. With --out DIR,
+the names of these options up to save_seconds, with _ for -, and those that
+docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
 parameters under PyTorch's names. Ctrl-C, or a kill, and --resume DIR: training
 goes on with the same bits. mpirun -n P ebb train ... takes P batches at once.
@@ -90,7 +93,7 @@ constexpr Row kRows[] = {
     {"Spiking cells", "synaptic", Kind::flag, "", "lif: inputs go through a decaying current"},
     {"Spiking cells", "hard_reset", Kind::flag, "", "A spike sets the membrane to 0"},
     {"Spiking cells", "attached_reset", Kind::flag, "", "Gradients go through the reset"},
-    {"Spiking cells", "train_tau", Kind::flag, "", "Time constants learn"},
+    {"Spiking cells", "train_tau", Kind::flag, "", "Time constants, beta, a and b learn"},
     {"Spiking cells", "train_threshold", Kind::flag, "", "Thresholds learn"},
     {"Spiking cells", "gradient_threshold", Kind::number, "F", "Membranes below get no gradient"},
     {"Spiking cells", "max_activity", Kind::number, "D", "Share of units heard at a step at most"},
@@ -99,7 +102,7 @@ constexpr Row kRows[] = {
     {"The memory", "strategy", Kind::text, "NAME",
      "auto (default), a row of ebb plan --help, or\ntruncated:K"},
     {"The memory", "threads", Kind::whole, "N", "Default all processors"},
-    {"Learning", "iterations", Kind::whole, "N", "Default 1000"},
+    {"Learning", "iterations", Kind::whole, "N", "Default 1000, without --epochs"},
     {"Learning", "epochs", Kind::whole, "N", "Instead: so often over the samples"},
     {"Learning", "optimiser", Kind::text, "NAME", "adam (default), adamw or sgd"},
     {"Learning", "lr", Kind::number, "F", "Learning rate; default 1e-3"},
@@ -128,7 +131,12 @@ std::string option_of(std::string key) {
 
 Json value_of(const Row& row, const std::string& word) {
   const std::string option = option_of(row.key);
-  if (row.kind == Kind::text) return word;
+  if (row.kind == Kind::text) {
+    if (parse_json(json_string(word), option) != Json(word)) {
+      fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be UTF-8 text");
+    }
+    return word;
+  }
   if (row.kind == Kind::whole) return read_count(option, word, 0, 1'000'000'000'000);
   double number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
@@ -153,6 +161,20 @@ bool is_free(const std::string& key) {
     if (key == free) return true;
   }
   return false;
+}
+
+// Some words are free only as long as they leave the numbers alone.
+void check_change(const TrainOptions& before, const TrainOptions& now) {
+  if (truncation(before) != truncation(now)) {
+    fail(ErrorCode::invalid_argument, "--strategy is '", now.strategy, "', the checkpoint's '",
+         before.strategy, "'; where gradients are cut off cannot change when training goes on");
+  }
+  const bool shaped = now.schedule.shape == Schedule::Shape::cosine ||
+                      now.schedule.shape == Schedule::Shape::linear;
+  if (shaped && (before.iterations != now.iterations || before.epochs != now.epochs)) {
+    fail(ErrorCode::invalid_argument, "the schedule ", to_text(now.schedule),
+         " depends on the number of iterations, which cannot change when training goes on");
+  }
 }
 
 TrainOptions options_of(const Words& words) {
@@ -186,6 +208,7 @@ TrainOptions options_of(const Words& words) {
   const std::string what = words.config.empty() ? "options" : words.config;
   TrainOptions options = options_from_json(json.dump(), what);
   check_options(options);
+  if (!words.resume.empty()) check_change(checkpoint_options(words.resume), options);
   return options;
 }
 

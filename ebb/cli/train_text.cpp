@@ -101,7 +101,7 @@ void TrainText::plan(const TrainPlan& plan) {
   lines.add("strategy", plan.strategy + ", " + std::to_string(plan.steps) + " steps of " +
                             std::to_string(plan.grain) + " time steps");
   lines.add("memory", format_bytes(plan.peak) + ", " + share(plan.peak, plan.plain) + " of the " +
-                          format_bytes(plan.plain) + " that keeping everything takes");
+                          format_bytes(plan.plain) + " that keeping everything takes at least");
   lines.add("", format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch");
   lines.add("time", format_seconds(seconds) + " an iteration predicted, " +
                         format_number(seconds / plain_seconds) + " x keeping everything");
@@ -167,7 +167,7 @@ void TrainText::result(const TrainResult& result, const std::string& directory) 
     json["event"] = result.stopped ? "stopped" : "done";
     json["iterations"] = result.iterations;
     json["seconds"] = result.seconds;
-    json["train"] = metrics_json(result.train);
+    if (result.train) json["train"] = metrics_json(*result.train);
     if (result.test) json["test"] = metrics_json(*result.test);
     if (!result.report.strategy.empty()) {
       json["report"] = parse_json(result.report.json(), "report");

@@ -2,7 +2,6 @@
 #include "ebb/core/workers.h"
 
 #include <system_error>
-#include <utility>
 
 #include "ebb/core/error.h"
 #include "ebb/core/flush_to_zero.h"
@@ -88,9 +87,12 @@ void Workers::run(Call call, void* argument) {
   for (std::uint32_t left = pending_.load(); left != 0; left = pending_.load()) {
     wait_for_change(pending_, left);
   }
+  std::exception_ptr first;
   for (std::exception_ptr& thrown : thrown_) {
-    if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
+    if (!first) first = thrown;
+    thrown = nullptr;
   }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace ebb

@@ -22,9 +22,7 @@ void matmul(Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
             bool add) {
   constexpr std::int64_t kBlock = 16;
   if (m == 0 || n == 0) return;
-  if (library_has_threads()) {
-    library_product(m, n, k, a, b, c, stride, add);
-  } else if (m >= n) {
+  if (m >= n) {
     workers.split(m, kBlock, [&](std::int64_t from, std::int64_t to) {
       library_product(to - from, n, k, rows_from(a, from), b, c + from * stride, stride, add);
     });

@@ -27,11 +27,10 @@ void matmul(Workers& workers, std::int64_t m, std::int64_t n, std::int64_t k,
 // "OpenBLAS", "oneDNN" or "plain loops".
 const char* matmul_library();
 
-// One of them is in the build; on the calling thread alone, but for oneDNN, which has its own.
+// The library's own, on the calling thread alone.
 void library_product(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
                      const Matrix<float>& b, float* c, std::int64_t stride, bool add);
 void library_product(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& a,
                      const Matrix<double>& b, double* c, std::int64_t stride, bool add);
-bool library_has_threads();
 
 }  // namespace ebb

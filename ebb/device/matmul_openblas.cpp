@@ -42,8 +42,6 @@ void library_product(std::int64_t m, std::int64_t n, std::int64_t k, const Matri
               leading(b, k, n), add ? 1.0 : 0.0, c, static_cast<int>(stride));
 }
 
-bool library_has_threads() { return false; }
-
 const char* matmul_library() { return "OpenBLAS"; }
 
 }  // namespace ebb

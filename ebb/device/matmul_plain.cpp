@@ -13,8 +13,6 @@ void library_product(std::int64_t m, std::int64_t n, std::int64_t k, const Matri
   plain_product(m, n, k, a, b, c, stride, add);
 }
 
-bool library_has_threads() { return false; }
-
 const char* matmul_library() { return "plain loops"; }
 
 }  // namespace ebb

@@ -32,7 +32,8 @@ bool BatchLoss<Number>::has_target(std::int64_t t, std::int64_t b, std::size_t& 
   if (shape_.every_step ? t >= end : t != end - 1) return false;
   place = at(shape_.every_step ? t * samples_ + b : b);
   if (shape_.classes) return batch_->classes[place] >= 0;
-  return !std::isnan(batch_->targets[place * at(shape_.outputs)]);
+  const float* const own = batch_->targets.data() + place * at(shape_.outputs);
+  return std::any_of(own, own + shape_.outputs, [](float target) { return !std::isnan(target); });
 }
 
 template <class Number>
@@ -77,7 +78,7 @@ void BatchLoss<Number>::output(std::int64_t t, std::span<const Number> output) {
       for (std::size_t i = 0; i < own.size(); ++i) {
         const double off = static_cast<double>(own[i]) -
                            static_cast<double>(batch_->targets[place * own.size() + i]);
-        score_.loss += off * off / static_cast<double>(own.size());
+        if (!std::isnan(off)) score_.loss += off * off / static_cast<double>(own.size());
       }
     }
   }
@@ -102,7 +103,7 @@ bool BatchLoss<Number>::gradient(std::int64_t t, std::span<const Number> output,
       } else {
         const double off =
             static_cast<double>(own[i]) - static_cast<double>(batch_->targets[place * count + i]);
-        d = 2 * off / static_cast<double>(count);
+        d = std::isnan(off) ? 0 : 2 * off / static_cast<double>(count);
       }
       gradient[from + i] = static_cast<Number>(scale_ * d);
     }

@@ -11,7 +11,8 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 int threads_of(const TrainOptions& options, int ranks) {
   if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranks;
+  return std::clamp(share, 1, 1024);
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ template <class Number>
 BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
                            std::vector<SlowTier> tiers, int rank, int ranks, const Batch& sample)
     : shape_(shape),
-      batch_(options.batch),
+
       network_(network_of(options, shape, rank, ranks)),
       loss_(shape, options.batch),
       row_(at(options.batch * shape.inputs)),
@@ -105,6 +106,8 @@ void BatchRun<Number>::give(const Batch& batch, double scale) {
   given_ = &batch;
   loss_.set(batch, scale);
   loss_.forget();
+  activity_ = 0;
+  dropped_ = 0;
   std::fill(before_.begin(), before_.end(), std::byte{0});
 }
 
@@ -121,16 +124,25 @@ void BatchRun<Number>::give_window(std::int64_t window) {
 }
 
 template <class Number>
+void BatchRun<Number>::count() {
+  activity_ += network_.activity() / static_cast<double>(windows());
+  dropped_ += network_.dropped_spikes();
+}
+
+template <class Number>
 Score BatchRun<Number>::learn(const Batch& batch, double scale, std::uint64_t iteration,
                               std::stop_token stop) {
   give(batch, scale);
-  network_.set_iteration(iteration);
   run_->set_stop(std::move(stop));
   std::fill(gradient_.begin(), gradient_.end(), Number{0});
   std::fill(adjoint_.begin(), adjoint_.end(), std::byte{0});
   for (std::int64_t window = 0; window < windows(); ++window) {
     give_window(window);
+    // Other masks of dropout in each window.
+    network_.set_iteration(iteration * static_cast<std::uint64_t>(windows()) +
+                           static_cast<std::uint64_t>(window));
     run_->forward(before_, after_);
+    count();
     run_->backward(adjoint_, of_before_);
     const std::span<const Number> own = network_.gradient();
     for (std::size_t i = 0; i < own.size(); ++i) gradient_[i] += own[i];
@@ -147,6 +159,7 @@ Score BatchRun<Number>::test(const Batch& batch) {
   for (std::int64_t window = 0; window < windows(); ++window) {
     give_window(window);
     run_->forward(before_, after_);
+    count();
     std::swap(before_, after_);
   }
   network_.set_dropout(true);

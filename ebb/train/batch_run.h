@@ -39,21 +39,27 @@ class BatchRun {
   std::span<Number> gradient() { return gradient_; }
   // Forward only, without dropout.
   Score test(const Batch& batch);
+  // Of the last batch: share of spiking units' time steps that were spikes, and spikes that
+  // max_activity kept from being heard; of this process alone.
+  double activity() const { return activity_; }
+  std::int64_t dropped_spikes() const { return dropped_; }
   // How many targets of the batch count.
   double targets(const Batch& batch);
 
  private:
   void give(const Batch& batch, double scale);
   void give_window(std::int64_t window);
+  void count();
   std::span<const Number> values_at(std::int64_t t);
   std::span<const std::uint64_t> spikes_at(std::int64_t t);
 
   TaskShape shape_;
-  std::int64_t batch_;
   Network<Number> network_;
   BatchLoss<Number> loss_;
   const Batch* given_ = nullptr;
   std::int64_t first_ = 0;  // time step of the window
+  double activity_ = 0;
+  std::int64_t dropped_ = 0;
   std::vector<Number> row_;
   std::vector<std::uint64_t> empty_words_;
   std::vector<std::int64_t> lengths_;

@@ -68,6 +68,7 @@ void visit_options(Options& o, Visit visit) {
   visit("evaluate", o.evaluate);
   visit("test_samples", o.test_samples);
   visit("save_seconds", o.save_seconds);
+  visit("processes", o.processes);
 }
 
 class Reader {

@@ -34,7 +34,6 @@ struct TrainPlan {
   Bytes plain = 0;           // what keeping everything takes
   double plain_seconds = 0;  // and how long an iteration takes then
   Bytes beside = 0;          // parameters, gradients, optimiser, batches
-  std::vector<std::string> tiers;
 };
 
 // One iteration, or a look at the test samples.
@@ -57,9 +56,9 @@ struct TrainResult {
   std::int64_t iterations = 0;  // done
   bool stopped = false;         // before the last one, by the stop token
   double seconds = 0;
-  std::optional<Metrics> test;  // the last one
-  Metrics train;                // of the last iteration
-  Report report;                // of the last iteration's run
+  std::optional<Metrics> test;   // the last one
+  std::optional<Metrics> train;  // of the last iteration
+  Report report;                 // of the last iteration's run
 };
 
 // Throws Error(invalid_argument) for options that cannot be and for training that diverges,

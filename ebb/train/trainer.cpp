@@ -57,6 +57,16 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
       sampler_(task_->samples(Split::train), options.seed),
       optimiser_(options.optimiser, 0) {
   began_ = seconds_now();
+  if (settings_.resume && options_.processes != ranks_.size()) {
+    fail(ErrorCode::invalid_argument, "the checkpoint was trained by ", options_.processes,
+         " processes; go on with as many, there are ", ranks_.size());
+  }
+  options_.processes = ranks_.size();
+  if (!settings_.resume && !settings_.out.empty() &&
+      std::filesystem::exists(settings_.out / "train.json")) {
+    fail(ErrorCode::invalid_argument, settings_.out.string(),
+         " holds a checkpoint already; go on with it (--resume), or take another directory");
+  }
   fill(Split::train, 0);
   run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_);
   optimiser_ = Optimiser<Number>(options_.optimiser, run_->network().values().size());
@@ -70,6 +80,12 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
     }
     metrics_.emplace(settings_.out, settings_.resume ? first_ : -1);
   }
+}
+
+// With several processes all have to end at the same place: between iterations.
+template <class Number>
+std::stop_token Trainer<Number>::stop() const {
+  return ranks_.size() > 1 ? std::stop_token() : settings_.stop;
 }
 
 template <class Number>
@@ -103,8 +119,7 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
   if (targets[0] == 0) {
     fail(ErrorCode::invalid_argument, "no target of the batch of iteration ", iteration, " counts");
   }
-  Score score =
-      run_->learn(batch_, 1 / targets[0], static_cast<std::uint64_t>(iteration), settings_.stop);
+  Score score = run_->learn(batch_, 1 / targets[0], static_cast<std::uint64_t>(iteration), stop());
   add_up(ranks_, score);
   ranks_.sum(run_->gradient());
 
@@ -156,14 +171,15 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
         if (shape_.classes) {
           batch_.classes[at(t * batch + b)] = -1;
         } else {
-          batch_.targets[at((t * batch + b) * shape_.outputs)] =
-              std::numeric_limits<float>::quiet_NaN();
+          std::fill_n(batch_.targets.begin() + (t * batch + b) * shape_.outputs, shape_.outputs,
+                      std::numeric_limits<float>::quiet_NaN());
         }
       }
     }
     all += run_->test(batch_);
   }
   add_up(ranks_, all);
+  if (all.targets == 0) return {};
   return metrics_of(shape_, iteration, Split::test, all, seconds());
 }
 
@@ -173,14 +189,18 @@ void Trainer<Number>::tell(const Metrics& metrics) {
   if (!settings_.line) return;
   TrainLine line;
   line.metrics = metrics;
-  line.activity = run_->network().activity();
-  line.dropped_spikes = run_->network().dropped_spikes();
+  line.activity = run_->activity();
+  line.dropped_spikes = run_->dropped_spikes();
   settings_.line(line);
 }
 
 template <class Number>
 TrainResult Trainer<Number>::run() {
   const std::int64_t iterations = all_iterations();
+  if (first_ > iterations) {
+    fail(ErrorCode::invalid_argument, "there are to be ", iterations, " iterations, but ", first_,
+         " are done; give more to go on");
+  }
   announce();
   TrainResult result;
   result.iterations = first_;
@@ -193,7 +213,7 @@ TrainResult Trainer<Number>::run() {
       }
       result.train = iterate(i);
       result.iterations = i + 1;
-      tell(result.train);
+      tell(*result.train);
       const bool is_last = i + 1 == iterations;
       if (is_last || (options_.evaluate > 0 && (i + 1) % options_.evaluate == 0)) {
         if ((result.test = test(i + 1))) tell(*result.test);
@@ -212,10 +232,10 @@ TrainResult Trainer<Number>::run() {
 }
 
 template <class Number>
-void Trainer<Number>::announce() const {
+void Trainer<Number>::announce() {
   if (!settings_.planned) return;
   const Run& run = run_->run();
-  auto& network = const_cast<BatchRun<Number>&>(*run_).network();
+  Network<Number>& network = run_->network();
   TrainPlan plan;
   plan.shape = shape_;
   plan.iterations = all_iterations();
@@ -237,7 +257,6 @@ void Trainer<Number>::announce() const {
                 static_cast<Bytes>(batch_.values.size() * sizeof(float) +
                                    batch_.spikes.size() * sizeof(std::uint64_t)) +
                 plan.parameters * 2 * Bytes{sizeof(Number)};
-  for (const SlowTier& tier : settings_.tiers) plan.tiers.push_back(tier.name);
   settings_.planned(plan);
 }
 

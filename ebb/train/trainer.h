@@ -23,7 +23,8 @@ class Trainer {
   void tell(const Metrics& metrics);
   void save(std::int64_t iteration);
   void load();
-  void announce() const;
+  void announce();
+  std::stop_token stop() const;
   std::vector<TensorView> model_tensors();
   double seconds() const;
   std::int64_t all_iterations() const;

@@ -53,6 +53,10 @@ TEST(Options, ThatCannotBeAreRefused) {
             }),
             "no surrogate 'step'; there are fast_sigmoid, superspike, arctan, triangular, boxcar, "
             "multi_gaussian");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].threshold = 1; }),
+            "a layer of 'lstm' has no threshold; leave it out");
+  EXPECT_EQ(refusal([](O& o) { o.layers[0].surrogate = "boxcar"; }),
+            "a layer of 'lstm' has no surrogate; leave surrogate and sharpness out");
   EXPECT_EQ(refusal([](O& o) {
               o.layers[0].cell = "lif";
               o.layers[0].tau_mem = -1;
@@ -108,6 +112,51 @@ std::vector<std::byte> results(int threads, const std::string& cell) {
   end.insert(end.end(), bytes.begin(), bytes.end());
   end.insert(end.end(), of_state.begin(), of_state.end());
   return end;
+}
+
+// The first weight's gradient of a net of one spiking unit in each of two layers, with dropout.
+template <class Number>
+double gradient_of_one_unit() {
+  NetworkOptions options = good();
+  options.dropout = 0.5;
+  options.time_steps = 30;
+  options.batch = 8;
+  const LayerOptions unit{
+      .cell = "lif", .input = 3, .hidden = 1, .weight_scale = 6, .threshold = 0.2};
+  options.layers = {unit, unit, {.cell = "linear", .hidden = 1}};
+  options.layers[1].input = 0;
+  Network<Number> net(options);
+  std::vector<Number> dy(8, 1);
+  std::vector<Number> x(24);
+  net.set_input({x.size(), [&x](std::int64_t t) {
+                   for (std::size_t i = 0; i < x.size(); ++i) {
+                     x[i] = static_cast<Number>(Random(1, static_cast<std::uint64_t>(t)).normal(i));
+                   }
+                   return std::span<const Number>(x);
+                 }});
+  net.set_output_gradient({dy.size(), [&dy](std::int64_t) { return std::span<const Number>(dy); }});
+  ebb::Run run(
+      net,
+      {.strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}});
+  std::vector<std::byte> state(static_cast<std::size_t>(net.bytes(0).state)), end(state.size()),
+      adjoint(state.size()), of_state(state.size());
+  run.forward(state, end);
+  run.backward(adjoint, of_state);
+  return static_cast<double>(net.gradient()[0]);
+}
+
+// Bits of one unit take more bytes than its number does.
+TEST(Options, OneSpikingUnitUnderDropout) {
+  EXPECT_NE(gradient_of_one_unit<double>(), 0);
+  EXPECT_NEAR(gradient_of_one_unit<float>(), gradient_of_one_unit<double>(), 1e-4);
+}
+
+TEST(Options, LargeBatchesTakeASmallerGrain) {
+  NetworkOptions options = good();
+  options.time_steps = 150;
+  options.batch = 30'000;
+  options.layers = {{.cell = "lif", .input = 1, .hidden = 1}};
+  EXPECT_EQ(Network<float>(options).grain(), 2);
 }
 
 TEST(Options, ResultsDoNotDependOnThreads) {

@@ -33,8 +33,8 @@ TEST(TrainHelp, ListsEveryOption) {
   const Outcome help = train("--help");
   ASSERT_EQ(help.code, kDone);
   // Keys that only configuration files have.
-  const std::vector<std::string> hidden = {"bias", "recurrent", "normalised", "rest",   "a",
-                                           "b",    "beta1",     "beta2",      "epsilon"};
+  const std::vector<std::string> hidden = {"bias",  "recurrent", "normalised", "rest",     "a", "b",
+                                           "beta1", "beta2",     "epsilon",    "processes"};
   json keys = json::parse(to_json(TrainOptions{}));
   for (const char* key :
        {"sharpness", "gradient_threshold", "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {

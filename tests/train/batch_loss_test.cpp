@@ -104,12 +104,21 @@ TEST(BatchLoss, WhatIsMaskedDoesNotCount) {
   EXPECT_FALSE(loss.gradient(1, output, gradient));
 
   Batch numbers;
-  numbers.targets = {1, 1, kNone, 0};  // [B,O]
+  numbers.targets = {1, 1, kNone, kNone};  // [B,O]
   BatchLoss<double> squares(shape_of(1, 2, false, false), 2);
   squares.set(numbers, 1);
   EXPECT_EQ(squares.targets(), 1);
   squares.output(0, output);
   EXPECT_EQ(squares.score().loss, 0.5);
+
+  numbers.targets = {1, 1, kNone, 1};  // one number of two
+  EXPECT_EQ(squares.targets(), 2);
+  squares.forget();
+  squares.output(0, output);
+  EXPECT_EQ(squares.score().loss, 1);
+  ASSERT_TRUE(squares.gradient(0, output, gradient));
+  EXPECT_EQ(gradient[2], 0);
+  EXPECT_EQ(gradient[3], -1);
 }
 
 TEST(BatchLoss, SequencesEndWhereTheirLengthsSay) {
