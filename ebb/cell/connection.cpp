@@ -48,7 +48,7 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
   } else {
     packed_.resize(at(gates * packed_size<Number>(inputs, units)));
   }
-  if (shape_.wants_backward && !shape_.masked) {
+  if (shape_.wants_backward) {
     packed_back_.resize(at(gates * packed_size<Number>(units, inputs)));
   }
 }
@@ -154,7 +154,7 @@ void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::
                                   const Number* d, Number* results, std::int64_t stride,
                                   const Lists<Number>* wanted) const {
   const std::int64_t units = shape_.units, inputs = shape_.inputs, row = d_row();
-  if (!packed_back_.empty()) {
+  if (!packed_back_.empty() && wanted == nullptr) {
     for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
       packed_product(samples, to - from, units, d + sum_of(gate) * units, row,
                      packed_back_.data() + gate * packed_size<Number>(units, inputs) + from * units,

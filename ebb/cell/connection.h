@@ -22,7 +22,6 @@ struct ConnectionShape {
   std::int64_t sums = 0;  // in the rows of sums that it adds to
   int last_sum = 0;       // that the last gate adds to; the others add to their own
   bool events = false;    // most inputs are 0
-  bool masked = false;    // backward is asked for few inputs only
   bool wants_backward = true;
 };
 

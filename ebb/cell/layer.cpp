@@ -129,7 +129,7 @@ void Layer<Number>::check() const {
   if (!shape_.events && (!options_.surrogate.empty() || options_.sharpness)) {
     fail(ErrorCode::invalid_argument, what, " has no surrogate; leave surrogate and sharpness out");
   }
-  if (!shape_.spikes && (options_.hard_reset || options_.attached_reset)) {
+  if (!shape_.events && (options_.hard_reset || options_.attached_reset)) {
     fail(ErrorCode::invalid_argument, what,
          " has no reset; leave hard_reset and attached_reset out");
   }
@@ -197,7 +197,6 @@ ConnectionShape Layer<Number>::connection(bool recurrent) const {
   shape.sums = shape_.sums;
   shape.last_sum = recurrent ? shape_.sums - 1 : shape_.gates - 1;
   shape.events = recurrent ? shape_.events : place_.events;
-  shape.masked = recurrent && is_masked_;
   shape.wants_backward = recurrent || place_.input_gradient;
   return shape;
 }
