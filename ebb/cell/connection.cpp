@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <array>
 
+#include "ebb/core/at.h"
 #include "ebb/device/matmul.h"
 #include "ebb/device/packed.h"
 
 namespace ebb {
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 template <class Number>
 Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* pattern)
     : shape_(shape), is_sparse_(pattern != nullptr) {

@@ -6,14 +6,13 @@
 #include <limits>
 #include <string_view>
 
+#include "ebb/core/at.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
 namespace {
 
 constexpr std::int64_t kMostListed = std::numeric_limits<std::uint16_t>::max();
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 template <class Rows>
 std::string names_of(const Rows& rows) {

@@ -2,15 +2,10 @@
 #include <algorithm>
 
 #include "ebb/cell/layer.h"
+#include "ebb/core/at.h"
 #include "ebb/core/carver.h"
 
 namespace ebb {
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 template <class Number>
 typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte* scratch,
                                                                       int threads,

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "ebb/core/at.h"
 #include "ebb/core/carver.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Enough rows for the weight gradient's product to run at full speed and for a tape's two states to
 // weigh little, but some dozens of steps, so that there is something to plan.

@@ -4,16 +4,11 @@
 #include <cstring>
 
 #include "ebb/cell/stack.h"
+#include "ebb/core/at.h"
 #include "ebb/core/flush_to_zero.h"
 #include "ebb/core/random.h"
 
 namespace ebb {
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 template <class Number>
 std::int64_t Stack<Number>::times_of(std::int64_t step) const {
   return std::min(grain_, options_.time_steps - step * grain_);

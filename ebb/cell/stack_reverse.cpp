@@ -2,15 +2,10 @@
 #include <cstring>
 
 #include "ebb/cell/stack.h"
+#include "ebb/core/at.h"
 #include "ebb/core/flush_to_zero.h"
 
 namespace ebb {
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 // Spikes before time step i of the tape (i = times: after the last), from where read_bits put them
 // or, kept as bits, where they lie.
 template <class Number>

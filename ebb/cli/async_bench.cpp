@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ebb/cli/as_prediction.h"
 #include "ebb/cli/stencil_step.h"
 #include "ebb/core/error.h"
 #include "ebb/run/profile.h"
@@ -186,21 +187,6 @@ class Bench {
     }
     const auto known = gradients_.try_emplace({point.steps, point.sweeps}, gradient).first;
     point.same_gradient = known->second == gradient;
-  }
-
-  static Prediction as_prediction(const Measured& measured) {
-    Prediction found;
-    found.forwards = measured.forwards();
-    found.advances = measured.advances;
-    found.records = measured.records;
-    found.actions = measured.actions;
-    found.seconds = measured.seconds;
-    found.stall_seconds = measured.stall_seconds;
-    found.peak = measured.peak;
-    for (const TierTraffic& tier : measured.tiers) {
-      found.moved.push_back({tier.written.bytes, tier.read.bytes});
-    }
-    return found;
   }
 
   const AsyncSetup& setup_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "ebb/cli/as_prediction.h"
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/run/profile.h"
@@ -13,21 +14,6 @@
 
 namespace ebb {
 namespace {
-
-Prediction as_prediction(const Measured& measured) {
-  Prediction found;
-  found.forwards = measured.forwards();
-  found.advances = measured.advances;
-  found.records = measured.records;
-  found.actions = measured.actions;
-  found.seconds = measured.seconds;
-  found.stall_seconds = measured.stall_seconds;
-  found.peak = measured.peak;
-  for (const TierTraffic& tier : measured.tiers) {
-    found.moved.push_back({tier.written.bytes, tier.read.bytes});
-  }
-  return found;
-}
 
 class Together {
  public:

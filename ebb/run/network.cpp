@@ -6,12 +6,11 @@
 #include <thread>
 
 #include "ebb/cell/stack.h"
+#include "ebb/core/at.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 int threads_of(int asked) {
   if (asked != 0) return asked;

@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ebb/core/at.h"
+
 namespace ebb {
-namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 template <class Number>
 BatchLoss<Number>::BatchLoss(const TaskShape& shape, std::int64_t samples)
     : shape_(shape), samples_(samples), shares_(at(shape.outputs)) {}

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <thread>
 
+#include "ebb/core/at.h"
+
 namespace ebb {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 int threads_of(const TrainOptions& options, int ranks) {
   if (options.threads > 0) return options.threads;

@@ -7,14 +7,13 @@
 #include <limits>
 #include <numeric>
 
+#include "ebb/core/at.h"
 #include "ebb/core/clock.h"
 #include "ebb/core/error.h"
 #include "ebb/train/checkpoint.h"
 
 namespace ebb {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 TaskOptions task_of(const TrainOptions& options) {
   TaskOptions task;
