@@ -9,6 +9,7 @@
 #include "ebb/device/packed.h"
 
 namespace ebb {
+
 template <class Number>
 Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* pattern)
     : shape_(shape), is_sparse_(pattern != nullptr) {

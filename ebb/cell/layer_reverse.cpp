@@ -6,6 +6,7 @@
 #include "ebb/core/carver.h"
 
 namespace ebb {
+
 template <class Number>
 typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte* scratch,
                                                                       int threads,

@@ -9,6 +9,7 @@
 #include "ebb/core/random.h"
 
 namespace ebb {
+
 template <class Number>
 std::int64_t Stack<Number>::times_of(std::int64_t step) const {
   return std::min(grain_, options_.time_steps - step * grain_);

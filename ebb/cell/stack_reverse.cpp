@@ -6,6 +6,7 @@
 #include "ebb/core/flush_to_zero.h"
 
 namespace ebb {
+
 // Spikes before time step i of the tape (i = times: after the last), from where read_bits put them
 // or, kept as bits, where they lie.
 template <class Number>

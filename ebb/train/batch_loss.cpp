@@ -7,6 +7,7 @@
 #include "ebb/core/at.h"
 
 namespace ebb {
+
 template <class Number>
 BatchLoss<Number>::BatchLoss(const TaskShape& shape, std::int64_t samples)
     : shape_(shape), samples_(samples), shares_(at(shape.outputs)) {}
