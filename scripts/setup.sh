@@ -19,8 +19,6 @@ declare -A probe=(
   [libzstd-dev]='has_header zstd.h'
   [liblz4-dev]='has_header lz4.h'
   [libhwy-dev]='has_header hwy/highway.h'
-  [libopenblas-dev]='has_header cblas.h'
-  [libdnnl-dev]='has_header dnnl.h'
   [zlib1g-dev]='has_header zlib.h'
   [fio]='command -v fio'
   [libgtest-dev]='has_header gtest/gtest.h'
@@ -33,11 +31,6 @@ declare -A probe=(
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
 build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev zlib1g-dev libhwy-dev)
-# Matrix products: each of the two is far faster on its own kind of processor.
-case $(uname -m) in
-  x86_64) build_packages+=(libdnnl-dev) ;;
-  *) build_packages+=(libopenblas-dev) ;;
-esac
 test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin)
 
 as_root() {

@@ -5,10 +5,22 @@
 #include <array>
 
 #include "ebb/core/at.h"
-#include "ebb/device/matmul.h"
 #include "ebb/device/packed.h"
 
 namespace ebb {
+namespace {
+
+// Where the wanted inputs in [from,to) of sample b are.
+template <class Number>
+std::span<const std::uint16_t> wanted_in(const Lists<Number>& wanted, std::int64_t b,
+                                         std::int64_t from, std::int64_t to) {
+  const std::uint16_t* const all = wanted.inputs + b * wanted.width;
+  const std::uint16_t* const end = all + wanted.counts[b];
+  const std::uint16_t* const first = std::lower_bound(all, end, from);
+  return {first, std::lower_bound(first, end, to)};
+}
+
+}  // namespace
 
 template <class Number>
 Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* pattern)
@@ -36,6 +48,7 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
       }
     }
     values_.resize(entries_.size());
+    of_entries_.resize(entries_.size());
     return;
   }
   if (shape_.events) {
@@ -57,7 +70,7 @@ std::int64_t Connection<Number>::weights() const {
 template <class Number>
 std::int64_t Connection<Number>::prepared_bytes() const {
   const std::size_t numbers =
-      packed_.size() + packed_back_.size() + panels_.size() + of_panels_.size() + values_.size();
+      packed_.size() + packed_back_.size() + 2 * panels_.size() + 2 * values_.size();
   return static_cast<std::int64_t>(numbers * sizeof(Number) + starts_.size() * sizeof(starts_[0]) +
                                    entries_.size() * sizeof(Entry));
 }
@@ -105,11 +118,6 @@ void Connection<Number>::prepare(Workers& workers, const Number* weights) {
 }
 
 template <class Number>
-void Connection<Number>::begin() {
-  std::fill(of_panels_.begin(), of_panels_.end(), Number{0});
-}
-
-template <class Number>
 void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::int64_t count,
                                  const Rows<Number>& rows, const Lists<Number>& lists,
                                  Number* sums) const {
@@ -131,8 +139,7 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
       const Number* const values =
           lists.values == nullptr ? nullptr : lists.values + b * lists.width;
       if (!is_sparse_) {
-        add_rows(lists.counts[b], list, values, {panels_.data() + panel(gate, block), kEventWidth},
-                 own + b * row);
+        add_rows(lists.counts[b], list, values, panels_.data() + panel(gate, block), own + b * row);
         continue;
       }
       for (std::int32_t i = 0; i < lists.counts[b]; ++i) {
@@ -143,6 +150,34 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
       }
     }
   }
+}
+
+template <class Number>
+void Connection<Number>::dots(std::int64_t gate, std::int64_t block,
+                              std::span<const std::uint16_t> wanted, const Number* d,
+                              Number* results) const {
+  const std::int64_t first = block * kEventWidth,
+                     here = std::min(kEventWidth, shape_.units - first);
+  const Number* own = d + sum_of(gate) * shape_.units + first;
+  if (is_sparse_) {
+    const std::uint32_t* const starts =
+        starts_.data() + (gate * blocks() + block) * (shape_.inputs + 1);
+    for (const std::uint16_t j : wanted) {
+      Number sum = 0;
+      for (std::uint32_t e = starts[j]; e < starts[j + 1]; ++e) {
+        sum += values_[e] * own[entries_[e].unit];
+      }
+      results[j] += sum;
+    }
+    return;
+  }
+  std::array<Number, kEventWidth> padded{};
+  if (here < kEventWidth) {
+    std::copy_n(own, here, padded.begin());
+    own = padded.data();
+  }
+  dot_rows(static_cast<std::int64_t>(wanted.size()), wanted.data(),
+           panels_.data() + panel(gate, block), own, results);
 }
 
 template <class Number>
@@ -158,176 +193,23 @@ void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::
     }
     return;
   }
+  // A block's weights stay in a cache while all samples use them.
   std::array<std::uint16_t, kEventWidth> some{};
-  for (std::int64_t b = 0; b < samples; ++b) {
-    // In pieces of one block, all where nothing is listed.
-    const std::uint16_t* list = nullptr;
-    const std::uint16_t* end = nullptr;
-    if (wanted != nullptr) {
-      const std::uint16_t* const all = wanted->inputs + b * wanted->width;
-      const std::uint16_t* const all_end = all + wanted->counts[b];
-      list = std::lower_bound(all, all_end, from);
-      end = std::lower_bound(list, all_end, to);
-    }
-    const auto dots = [&](std::int64_t count, const std::uint16_t* these) {
-      for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
-        for (std::int64_t block = 0; block < blocks(); ++block) {
-          const std::int64_t first = block * kEventWidth;
-          const Number* own = d + b * row + sum_of(gate) * units + first;
-          if (is_sparse_) {
-            const std::uint32_t* const starts =
-                starts_.data() + (gate * blocks() + block) * (inputs + 1);
-            for (std::int64_t i = 0; i < count; ++i) {
-              Number sum = 0;
-              for (std::uint32_t e = starts[these[i]]; e < starts[these[i] + 1]; ++e) {
-                sum += values_[e] * own[entries_[e].unit];
-              }
-              results[b * stride + these[i]] += sum;
-            }
-            continue;
-          }
-          std::array<Number, kEventWidth> padded{};
-          if (units - first < kEventWidth) {
-            std::copy(own, own + (units - first), padded.begin());
-            own = padded.data();
-          }
-          dot_rows(count, these, {panels_.data() + panel(gate, block), kEventWidth}, own,
-                   results + b * stride);
-        }
-      }
-    };
-    if (wanted != nullptr) {
-      dots(end - list, list);
-      continue;
-    }
-    for (std::int64_t j = from; j < to; j += kEventWidth) {
-      const std::int64_t here = std::min(kEventWidth, to - j);
-      for (std::int64_t i = 0; i < here; ++i) some[at(i)] = static_cast<std::uint16_t>(j + i);
-      dots(here, some.data());
-    }
-  }
-}
-
-template <class Number>
-std::int64_t Connection<Number>::gradient_bytes(std::int64_t rows) const {
-  return lists() ? 64 * rows * static_cast<std::int64_t>(sizeof(Number) + sizeof(std::uint16_t))
-                 : 0;
-}
-
-template <class Number>
-void Connection<Number>::dense_gradient(Workers& workers, std::int64_t rows, const Number* d,
-                                        const Number* gathered, Number* gradient) const {
-  const std::int64_t units = shape_.units, inputs = shape_.inputs, gates = shape_.gates;
-  const bool apart = shape_.last_sum != gates - 1;
-  const std::int64_t together = apart ? gates - 1 : gates;
-  const Matrix<Number> x{gathered, inputs, false};
-  matmul<Number>(workers, together * units, inputs, rows, {d, d_row(), true}, x, gradient, inputs,
-                 true);
-  if (apart) {
-    matmul<Number>(workers, units, inputs, rows, {d + shape_.last_sum * units, d_row(), true}, x,
-                   gradient + together * units * inputs, inputs, true);
-  }
-}
-
-template <class Number>
-void Connection<Number>::event_gradient(std::int64_t input, std::int64_t count,
-                                        const std::uint16_t* rows, const Number* values,
-                                        const Number* d, Number* gradient) {
-  const std::int64_t units = shape_.units;
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     for (std::int64_t block = 0; block < blocks(); ++block) {
-      const std::int64_t first = block * kEventWidth;
-      const std::int64_t here = std::min(kEventWidth, units - first);
-      const Number* const own = d + sum_of(gate) * units + first;
-      if (is_sparse_) {
-        const std::uint32_t* const starts =
-            starts_.data() + (gate * blocks() + block) * (shape_.inputs + 1) + input;
-        for (std::uint32_t e = starts[0]; e < starts[1]; ++e) {
-          Number sum = 0;
-          for (std::int64_t i = 0; i < count; ++i) {
-            sum += values[i] * own[rows[i] * d_row() + entries_[e].unit];
-          }
-          gradient[entries_[e].weight] += sum;
-        }
-        continue;
-      }
-      Number* const sums = of_panels_.data() + panel(gate, block) + input * kEventWidth;
-      if (here == kEventWidth) {
-        add_rows(count, rows, values, {own, d_row()}, sums);
-        continue;
-      }
-      for (std::int64_t i = 0; i < count; ++i) {
-        for (std::int64_t u = 0; u < here; ++u) sums[u] += values[i] * own[rows[i] * d_row() + u];
-      }
-    }
-  }
-}
-
-template <class Number>
-void Connection<Number>::gradient(Workers& workers, std::span<const Rows<Number>> rows,
-                                  std::int64_t samples, const Number* d, Number* gathered,
-                                  std::byte* listed, Number* gradient) {
-  const auto steps = static_cast<std::int64_t>(rows.size());
-  const std::int64_t inputs = shape_.inputs, all = steps * samples;
-  if (!lists()) {
-    workers.split(all, 1, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t r = from; r < to; ++r) {
-        const Rows<Number>& here = rows[at(r / samples)];
-        std::copy_n(here.values + r % samples * here.stride, inputs, gathered + r * inputs);
-      }
-    });
-    dense_gradient(workers, all, d, gathered, gradient);
-    return;
-  }
-  workers.all([&](int thread) {
-    // For 64 inputs at a time: in which rows each is active.
-    std::byte* const mine = listed + thread * gradient_bytes(all);
-    Number* const values = reinterpret_cast<Number*>(mine);
-    auto* const lists =
-        reinterpret_cast<std::uint16_t*>(mine + 64 * all * std::int64_t{sizeof(Number)});
-    const std::int64_t words = words_of(inputs);
-    const std::int64_t first = words * thread / workers.size();
-    const std::int64_t last = words * (thread + 1) / workers.size();
-    for (std::int64_t w = first; w < last; ++w) {
-      std::array<std::int64_t, 64> counts{};
-      for (std::int64_t r = 0; r < all; ++r) {
-        const Rows<Number>& here = rows[at(r / samples)];
-        const std::int64_t b = r % samples;
-        const auto add = [&](std::int64_t i, Number value) {
-          const std::int64_t n = counts[at(i)]++;
-          lists[i * all + n] = static_cast<std::uint16_t>(r);
-          values[i * all + n] = value;
-        };
-        if (here.bits != nullptr) {
-          for_each_bit(here.bits[b * here.stride + w], 0,
-                       [&](std::int64_t i) { add(i, here.scale); });
+      for (std::int64_t b = 0; b < samples; ++b) {
+        if (wanted != nullptr) {
+          dots(gate, block, wanted_in(*wanted, b, from, to), d + b * row, results + b * stride);
           continue;
         }
-        const Number* const own = here.values + b * here.stride + w * 64;
-        for (std::int64_t i = 0; i < std::min<std::int64_t>(64, inputs - w * 64); ++i) {
-          if (own[i] != Number{0}) add(i, own[i]);
+        for (std::int64_t j = from; j < to; j += kEventWidth) {
+          const std::int64_t here = std::min(kEventWidth, to - j);
+          for (std::int64_t i = 0; i < here; ++i) some[at(i)] = static_cast<std::uint16_t>(j + i);
+          dots(gate, block, std::span(some).first(at(here)), d + b * row, results + b * stride);
         }
       }
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(64, inputs - w * 64); ++i) {
-        event_gradient(w * 64 + i, counts[at(i)], lists + i * all, values + i * all, d, gradient);
-      }
     }
-  });
-}
-
-template <class Number>
-void Connection<Number>::finish(Workers& workers, Number* gradient) {
-  if (of_panels_.empty()) return;
-  const std::int64_t units = shape_.units, inputs = shape_.inputs;
-  workers.split(shape_.gates * units, kEventWidth, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t row = from; row < to; ++row) {
-      const std::int64_t unit = row % units;
-      const Number* const own = of_panels_.data() + panel(row / units, unit / kEventWidth);
-      for (std::int64_t j = 0; j < inputs; ++j) {
-        gradient[row * inputs + j] += own[j * kEventWidth + unit % kEventWidth];
-      }
-    }
-  });
+  }
 }
 
 template class Connection<float>;

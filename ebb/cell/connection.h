@@ -6,12 +6,14 @@
 // samples are asked for together, nor on the number of threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "ebb/cell/activity.h"
 #include "ebb/cell/pattern.h"
+#include "ebb/core/bytes.h"
 #include "ebb/core/workers.h"
 #include "ebb/device/event_sums.h"
 
@@ -54,13 +56,12 @@ class Connection {
                 Number* results, std::int64_t stride, const Lists<Number>* wanted) const;
   // Adds to `gradient`, laid out as the weights, or keeps what finish will add. `rows[t]` are the
   // inputs of time step t, the gradients of sums follow each other time step by time step, sample by
-  // sample, as backward has them. `gathered`: room for rows.size() * samples * inputs numbers, used where
-  // inputs are plain numbers. `listed`: room for gradient_bytes() per thread.
+  // sample, as backward has them. `scratch`: room for gradient_bytes().
   void gradient(Workers& workers, std::span<const Rows<Number>> rows, std::int64_t samples,
-                const Number* d, Number* gathered, std::byte* listed, Number* gradient);
+                const Number* d, std::byte* scratch, Number* gradient);
   void finish(Workers& workers, Number* gradient);
-  // Bytes that gradient() needs for each thread.
-  std::int64_t gradient_bytes(std::int64_t rows) const;
+  // What gradient() needs for so many time steps times samples.
+  Bytes gradient_bytes(std::int64_t rows, int threads) const;
 
  private:
   std::int64_t blocks() const { return (shape_.units + kEventWidth - 1) / kEventWidth; }
@@ -72,10 +73,23 @@ class Connection {
   }
   // Numbers from sample to sample in the gradients of the sums.
   std::int64_t d_row() const { return shape_.sums * shape_.units; }
-  void dense_gradient(Workers& workers, std::int64_t rows, const Number* d, const Number* gathered,
-                      Number* gradient) const;
-  void event_gradient(std::int64_t input, std::int64_t count, const std::uint16_t* rows,
-                      const Number* values, const Number* d, Number* gradient);
+  struct GradientScratch {
+    Number* inputs = nullptr;  // packed, where they are plain numbers
+    Number* turned = nullptr;  // [threads,48,rows], gradients of the sums of a block
+    Lists<Number> active;      // [threads], inputs of one row that are not 0
+  };
+  GradientScratch gradient_scratch(std::byte* scratch, std::int64_t rows, int threads,
+                                   Bytes* used) const;
+  void plain_gradient(Workers& workers, std::span<const Rows<Number>> rows, std::int64_t samples,
+                      const Number* d, const GradientScratch& s, Number* gradient) const;
+  void event_gradient(Workers& workers, std::span<const Rows<Number>> rows, std::int64_t samples,
+                      const Number* d, const GradientScratch& s);
+  // Of one row: what its active inputs add to the gradients of a block of units.
+  void add_events(std::int64_t gate, std::int64_t block, std::span<const std::uint16_t> active,
+                  const Number* values, const Number* d);
+  // Backward of one gate and block, where inputs are listed or weights are sparse.
+  void dots(std::int64_t gate, std::int64_t block, std::span<const std::uint16_t> wanted,
+            const Number* d, Number* results) const;
 
   // One weight of a sparse connection, in the order of use: gate, block, input.
   struct Entry {
@@ -92,7 +106,8 @@ class Connection {
   std::vector<Number> of_panels_;      // their gradient
   std::vector<std::uint32_t> starts_;  // [gate][block][input + 1], into entries_
   std::vector<Entry> entries_;
-  std::vector<Number> values_;  // of the entries
+  std::vector<Number> values_;      // of the entries
+  std::vector<Number> of_entries_;  // their gradient
 };
 
 }  // namespace ebb

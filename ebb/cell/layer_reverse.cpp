@@ -26,14 +26,11 @@ typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte*
                 carver.take<std::int32_t>(batch), hidden};
   }
   if (!in_place()) s.of_sums = carver.take<Number>(rows * shape_.sums * hidden);
-  std::int64_t gathered = 0, lists = 0;
+  Bytes gradient = 0;
   for (const Connection<Number>& own : connections_) {
-    const std::int64_t inputs = &own == &connections_[0] ? options_.input : hidden;
-    if (!own.lists()) gathered = std::max(gathered, rows * inputs);
-    lists = std::max(lists, own.gradient_bytes(rows));
+    gradient = std::max(gradient, own.gradient_bytes(rows, threads));
   }
-  s.gathered = carver.take<Number>(gathered);
-  s.lists = carver.take<std::byte>(threads * lists);
+  s.gradient = carver.take<std::byte>(gradient);
   *used = carver.used();
   return s;
 }
@@ -124,7 +121,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
   const std::int64_t rows = tape.steps * batch, d_row = shape_.sums * hidden;
   const Number* const d = in_place() ? tape.saved : s.of_sums;
-  connections_[0].gradient(workers, tape.inputs, batch, d, s.gathered, s.lists,
+  connections_[0].gradient(workers, tape.inputs, batch, d, s.gradient,
                            gradient + find("weight_ih")->offset);
   if (has_recurrent()) {
     const std::span<Rows<Number>> own(own_rows_.data(), at(tape.steps));
@@ -136,7 +133,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
                       1};
       }
     }
-    connections_[1].gradient(workers, own, batch, d, s.gathered, s.lists,
+    connections_[1].gradient(workers, own, batch, d, s.gradient,
                              gradient + find("weight_hh")->offset);
   }
   for (const auto& [name, recurrent] : {std::pair("bias_ih", false), std::pair("bias_hh", true)}) {

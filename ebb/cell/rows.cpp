@@ -36,7 +36,7 @@ void store(const Number* from, const Block<Number>& to, std::int64_t row, std::i
 }
 
 template <class Math, bool kSave, class Number>
-void forward_row(const ForwardBlock<Number>& block, std::int64_t b) {
+void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < block.units; ++i) {
     Number sums[kMost], before[kMost], parameters[kMost], after[kMost], saved[kMost];
@@ -59,7 +59,7 @@ void forward_row(const ForwardBlock<Number>& block, std::int64_t b) {
 
 // The sample has ended.
 template <class Math, class Number>
-void idle_row(const ForwardBlock<Number>& block, std::int64_t b) {
+void idle_row(const ForwardBlock<Number> block, std::int64_t b) {
   for (std::int64_t i = 0; i < block.units; ++i) {
     Number fields[kMost];
     load<Math::kFields>(fields, block.before, b, i);
@@ -89,7 +89,7 @@ EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
 }
 
 template <class Math, Surrogate kKind, bool kListed, class Number>
-void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
+void backward_row(const BackwardBlock<Number> block, std::int64_t b) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < block.units; ++i) {
     Number before[kMost], after[kMost], saved[kMost], parameters[kMost], fields[kMost];
@@ -133,8 +133,9 @@ EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
 }
 
 template <class Math, Surrogate kKind, class Number>
-EBB_CLONES void support_block(const SupportBlock<Number>& block) {
+EBB_CLONES void support_block(const SupportBlock<Number> block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < block.units; ++i) {
       Number after[kMost], saved[kMost], parameters[kMost];
       load<Math::kFields>(after, block.after, b, i);
@@ -142,12 +143,14 @@ EBB_CLONES void support_block(const SupportBlock<Number>& block) {
       load<Math::kParameters>(parameters, block.parameters, 0, i);
       const Number x = Math::distance(saved, after, parameters);
       const Number membrane = Math::membrane(saved, after);
-      const bool fires = x >= Number{0};
-      bool passes = psi<kKind>(x, block.constants.sharpness) != Number{0} &&
-                    membrane >= block.constants.least;
-      if (!Math::kSpikes) passes = passes || fires;  // then its value is heard
+      // In numbers: vector code has no short cuts.
+      const Number fires = step(x);
+      const Number slope =
+          psi<kKind>(x, block.constants.sharpness) != Number{0} ? Number{1} : Number{0};
+      const Number heard = membrane >= block.constants.least ? slope : Number{0};
+      const Number passes = !Math::kSpikes && heard == Number{0} ? fires : heard;
       block.support.data[b * block.support.row + i] =
-          static_cast<std::uint8_t>((passes ? kPasses : 0) | (fires ? kFires : 0));
+          static_cast<std::uint8_t>(passes * Number{kPasses} + fires * Number{kFires});
     }
   }
 }

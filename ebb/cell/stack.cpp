@@ -11,11 +11,16 @@
 namespace ebb {
 namespace {
 
-// Enough rows for the weight gradient's product to run at full speed and for a tape's two states to
-// weigh little, but some dozens of steps, so that there is something to plan.
+// Enough rows for the weight gradient's product to run at full speed, or to collect some spikes of
+// each unit, and for a tape's two states to weigh little, but some dozens of steps, so that there is
+// something to plan.
 std::int64_t chosen_grain(const StackOptions& options) {
-  constexpr std::int64_t kRows = 96, kLeast = 3, kSteps = 50;
-  const std::int64_t wanted = std::max(kLeast, (kRows + options.batch - 1) / options.batch);
+  constexpr std::int64_t kRows = 96, kEventRows = 512, kLeast = 3, kSteps = 50;
+  const auto spikes = [&](const CellRow& row) {
+    return row.spikes && std::ranges::count(options.layers, row.name, &LayerOptions::cell) > 0;
+  };
+  const std::int64_t rows = std::ranges::any_of(cells(), spikes) ? kEventRows : kRows;
+  const std::int64_t wanted = std::max(kLeast, (rows + options.batch - 1) / options.batch);
   return std::clamp<std::int64_t>(wanted, 1,
                                   std::max<std::int64_t>(1, options.time_steps / kSteps));
 }

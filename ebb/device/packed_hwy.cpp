@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // packed_product with a block of results in registers, compiled for each vector instruction set and
 // chosen at run time.
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "ebb/device/packed.h"
@@ -41,6 +43,12 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
                       std::int64_t c_stride) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // Results are needed last and may lie some caches away.
+#pragma GCC unroll 8
+  for (std::int64_t r = 0; r < kBlock; ++r) {
+    hwy::Prefetch(c + r * c_stride);
+    hwy::Prefetch(c + r * c_stride + here - 1);
+  }
   hn::Vec<Vectors> sums[kBlock][kVectors];
 #pragma GCC unroll 8
   for (auto& row : sums) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of the build's libraries and of our own kernels against plain loops, over many shapes.
+// Products against plain loops, over many shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +7,6 @@
 
 #include "ebb/core/random.h"
 #include "ebb/device/event_sums.h"
-#include "ebb/device/matmul.h"
 #include "ebb/device/packed.h"
 
 namespace ebb::test {
@@ -32,32 +31,6 @@ TYPED_TEST_SUITE(Products, Types);
 
 constexpr std::int64_t kShapes[][3] = {{1, 1, 1},   {3, 5, 7},     {32, 100, 33},
                                        {7, 48, 64}, {50, 129, 12}, {17, 300, 1}};
-
-TYPED_TEST(Products, Matmul) {
-  Workers workers(3);
-  for (const auto& [m, n, k] : kShapes) {
-    for (const int way : {0, 1, 2, 3, 4}) {
-      const bool ta = (way & 1) != 0, tb = (way & 2) != 0, add = way == 4;
-      const auto a = drawn<TypeParam>(m * k, 1), b = drawn<TypeParam>(k * n, 2);
-      auto c = drawn<TypeParam>(m * n, 3);
-      const auto before = c;
-      matmul<TypeParam>(workers, m, n, k, {a.data(), ta ? m : k, ta}, {b.data(), tb ? k : n, tb},
-                        c.data(), n, add);
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t j = 0; j < n; ++j) {
-          double right = add ? static_cast<double>(before[static_cast<std::size_t>(i * n + j)]) : 0;
-          for (std::int64_t l = 0; l < k; ++l) {
-            right += static_cast<double>(a[static_cast<std::size_t>(ta ? l * m + i : i * k + l)]) *
-                     static_cast<double>(b[static_cast<std::size_t>(tb ? j * k + l : l * n + j)]);
-          }
-          ASSERT_NEAR(static_cast<double>(c[static_cast<std::size_t>(i * n + j)]), right,
-                      this->kError)
-              << m << "x" << n << "x" << k << " way " << way;
-        }
-      }
-    }
-  }
-}
 
 TYPED_TEST(Products, PackedIsRightAndDoesNotDependOnTheRowsBesideIt) {
   for (const auto& [m, n, k] : kShapes) {
@@ -86,35 +59,59 @@ TYPED_TEST(Products, PackedIsRightAndDoesNotDependOnTheRowsBesideIt) {
 }
 
 TYPED_TEST(Products, EventSums) {
-  const std::int64_t rows = 70, stride = kEventWidth + 5;
-  const auto data = drawn<TypeParam>(rows * stride, 1), values = drawn<TypeParam>(rows, 2);
+  const std::size_t rows = 70, width = kEventWidth;
+  const auto data = drawn<TypeParam>(rows * kEventWidth, 1), values = drawn<TypeParam>(rows, 2);
   std::vector<std::uint16_t> list;
   for (std::uint16_t r = 0; r < rows; r = static_cast<std::uint16_t>(r + 3)) list.push_back(r);
   const auto count = static_cast<std::int64_t>(list.size());
   for (const bool valued : {false, true}) {
+    const TypeParam* const given = valued ? values.data() : nullptr;
+    const auto value = [&](std::size_t e) { return valued ? static_cast<double>(values[e]) : 1.0; };
     auto sums = drawn<TypeParam>(kEventWidth, 3);
     const auto before = sums;
-    add_rows<TypeParam>(count, list.data(), valued ? values.data() : nullptr, {data.data(), stride},
-                        sums.data());
-    for (std::size_t j = 0; j < sums.size(); ++j) {
-      double right = static_cast<double>(before[j]);
+    add_rows<TypeParam>(count, list.data(), given, data.data(), sums.data());
+    for (std::size_t j = 0; j < width; ++j) {
+      auto right = static_cast<double>(before[j]);
       for (std::size_t e = 0; e < list.size(); ++e) {
-        right += (valued ? static_cast<double>(values[e]) : 1.0) *
-                 static_cast<double>(data[list[e] * static_cast<std::size_t>(stride) + j]);
+        right += value(e) * static_cast<double>(data[list[e] * width + j]);
       }
       ASSERT_NEAR(static_cast<double>(sums[j]), right, this->kError);
     }
-  }
-  const auto d = drawn<TypeParam>(kEventWidth, 4);
-  std::vector<TypeParam> results(static_cast<std::size_t>(rows), TypeParam{1});
-  dot_rows<TypeParam>(count, list.data(), {data.data(), stride}, d.data(), results.data());
-  for (std::size_t r = 0; r < results.size(); ++r) {
-    double right = 1;
-    for (std::size_t j = 0; r % 3 == 0 && j < d.size(); ++j) {
-      right += static_cast<double>(d[j]) *
-               static_cast<double>(data[r * static_cast<std::size_t>(stride) + j]);
+    auto added = data;
+    add_to_rows<TypeParam>(count, list.data(), given, before.data(), added.data());
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      const std::size_t row = i / width;
+      const double more =
+          row % 3 == 0 ? value(row / 3) * static_cast<double>(before[i % width]) : 0.0;
+      ASSERT_NEAR(static_cast<double>(added[i]), static_cast<double>(data[i]) + more, this->kError);
     }
-    ASSERT_NEAR(static_cast<double>(results[r]), right, this->kError) << r;
+  }
+}
+
+TYPED_TEST(Products, EventDotsAreRightAndDoNotDependOnTheOthers) {
+  const std::size_t rows = 70, width = kEventWidth;
+  const auto data = drawn<TypeParam>(rows * kEventWidth, 1);
+  const auto d = drawn<TypeParam>(kEventWidth, 4);
+  std::vector<std::uint16_t> list;
+  for (std::uint16_t r = 0; r < rows; r = static_cast<std::uint16_t>(r + 3)) list.push_back(r);
+  for (const std::size_t count : {list.size(), list.size() - 1, list.size() - 2, std::size_t{1}}) {
+    std::vector<TypeParam> results(rows, TypeParam{1});
+    dot_rows<TypeParam>(static_cast<std::int64_t>(count), list.data(), data.data(), d.data(),
+                        results.data());
+    for (std::uint16_t r = 0; r < rows; ++r) {
+      if (r % 3 != 0 || r / 3U >= count) {
+        ASSERT_EQ(results[r], TypeParam{1}) << r;
+        continue;
+      }
+      double right = 1;
+      for (std::size_t j = 0; j < width; ++j) {
+        right += static_cast<double>(d[j]) * static_cast<double>(data[r * width + j]);
+      }
+      ASSERT_NEAR(static_cast<double>(results[r]), right, this->kError) << r;
+      std::vector<TypeParam> alone(rows, TypeParam{1});
+      dot_rows<TypeParam>(1, &r, data.data(), d.data(), alone.data());
+      ASSERT_EQ(results[r], alone[r]) << r;
+    }
   }
 }
 
