@@ -56,7 +56,6 @@ run_tests() {
   fi
   if [ -d tests/python ]; then
     need_python
-    build
     stage python .venv/bin/python -m pytest -q tests/python
   fi
 
