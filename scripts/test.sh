@@ -32,6 +32,13 @@ preset() {
   ctest --preset "$1"
 }
 
+# asan PRESET: asan-memory for the rooms that handle raw memory, asan for all.
+asan() {
+  cmake --preset asan
+  cmake --build --preset "$1"
+  ctest --preset "$1"
+}
+
 # No device code is tested without a GPU, so only the library is built here.
 cuda_compiles() {
   cmake --preset cuda
@@ -46,7 +53,7 @@ run_tests() {
 
   stage format check_format
   stage dev preset dev
-  stage asan preset asan
+  stage asan asan asan-memory
   stage tsan preset tsan
   stage fuzz preset fuzz "-DCMAKE_CXX_COMPILER=$(fuzzing_clang)"
   if command -v nvcc >/dev/null; then

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
 
 #include "ebb/core/error.h"
@@ -55,12 +56,16 @@ Interrupt::Interrupt() {
   ours.sa_handler = ebb_on_interrupt;
   ours.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   sigemptyset(&ours.sa_mask);
-  ::sigaction(SIGINT, nullptr, &before_);
-  if (before_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &ours, nullptr);
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &ours, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
-  ::sigaction(SIGINT, &before_, nullptr);
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
   say(pipe_[1], kEnd);
   watcher_.join();
   ::close(pipe_[0]);

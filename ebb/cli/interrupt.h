@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C turned into a stop token. A signal handler may not request a stop itself; it wakes a thread
+// Ctrl-C, or a request to end, turned into a stop token. A signal handler may not request a stop itself; it wakes a thread
 // that does.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace ebb {
 
-// While it lives, the first SIGINT requests a stop and the second one ends the program as if nobody
-// watched. Where SIGINT is ignored it stays so. One at a time. Throws Error(device) when the system
+// While it lives, the first SIGINT or SIGTERM requests a stop and the second one of a kind ends the
+// program as if nobody watched. Where one is ignored it stays so. One at a time. Throws Error(device) when the system
 // gives no pipe or thread.
 class Interrupt {
  public:
@@ -23,7 +23,8 @@ class Interrupt {
 
  private:
   std::stop_source source_;
-  struct sigaction before_{};
+  static constexpr int kSignals[] = {SIGINT, SIGTERM};
+  struct sigaction before_[2] = {};
   int pipe_[2] = {-1, -1};
   std::thread watcher_;
 };

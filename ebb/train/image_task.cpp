@@ -26,8 +26,10 @@ struct Kind {
 };
 constexpr Kind kMnist = {
     .1307F, .3081F,
-    "the MNIST files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-    "t10k-labels-idx1-ubyte, plain or .gz, are needed"};
+    "name a folder with MNIST's train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+    "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, plain or .gz, as "
+    "torchvision.datasets.MNIST "
+    "downloads them into MNIST/raw"};
 constexpr Kind kFashion = {
     .2860F, .3530F,
     "install the Debian package dataset-fashion-mnist, or name a folder with the files of "

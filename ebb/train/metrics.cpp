@@ -18,18 +18,27 @@ namespace ebb {
 namespace {
 
 // Whether it is a line of those iterations. After a loss of power there may be anything.
-bool stays(std::string_view line, std::int64_t last) {
-  const Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+bool stays(const Json& json, std::int64_t last) {
   if (!json.is_object()) return false;
   const auto iteration = json.find("iteration");
   return last >= 0 && iteration != json.end() && iteration->is_number_unsigned() &&
          iteration->get<std::uint64_t>() <= static_cast<std::uint64_t>(last);
 }
 
-std::string cut(std::string_view text, std::int64_t last) {
-  std::string kept;
+struct Kept {
+  std::string text;
+  double seconds = 0;  // of the last line
+};
+Kept cut(std::string_view text, std::int64_t last) {
+  Kept kept;
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    if (stays(text.substr(0, end), last)) kept.append(text.substr(0, end + 1));
+    const std::string_view line = text.substr(0, end);
+    const Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+    if (stays(json, last)) {
+      kept.text.append(text.substr(0, end + 1));
+      const auto seconds = json.find("seconds");
+      if (seconds != json.end() && seconds->is_number()) kept.seconds = seconds->get<double>();
+    }
     text.remove_prefix(end + 1);
   }
   return kept;
@@ -80,8 +89,9 @@ MetricsFile::MetricsFile(const std::filesystem::path& directory, std::int64_t la
   if (file_exists(path)) {
     const std::vector<std::byte> bytes = read_file(path);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const std::string kept = cut(text, last);
-    if (kept != text) replace_file(path, kept);
+    const Kept kept = cut(text, last);
+    if (kept.text != text) replace_file(path, kept.text);
+    seconds_ = kept.seconds;
   }
   open_ = std::make_unique<Open>(path);
 }

@@ -23,7 +23,7 @@ struct Metrics {
   std::string metric;  // the name under which `value` is written; empty: none
   double value = 0;
   std::optional<double> lr, gradient_norm;
-  double seconds = 0;  // since the run began
+  double seconds = 0;  // of training, that before a checkpoint included
   std::optional<Bytes> peak_bytes;
 };
 
@@ -38,6 +38,8 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   ~MetricsFile();
 
+  // Of the last line that stayed; 0 without one.
+  double seconds() const { return seconds_; }
   // The line is in the file, whole, when it returns, or the file is as it was. Throws Error(io), and
   // Error(invalid_argument) for a metric with the name of something else in the line.
   void append(const Metrics& metrics);
@@ -47,6 +49,7 @@ class MetricsFile {
  private:
   struct Open;
   std::unique_ptr<Open> open_;
+  double seconds_ = 0;
 };
 
 }  // namespace ebb

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <mpi.h>
 
-#include <algorithm>
-#include <climits>
 #include <string>
 
 #include "ebb/core/error.h"
@@ -53,14 +51,6 @@ class MpiLink : public RankLink {
     const int count = static_cast<int>(mine.size());
     check("MPI_Allgather",
           MPI_Allgather(mine.data(), count, MPI_BYTE, of_all.data(), count, MPI_BYTE, all_));
-  }
-
-  void broadcast(std::span<std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const std::size_t now = std::min<std::size_t>(bytes.size(), INT_MAX);  // MPI counts in int
-      check("MPI_Bcast", MPI_Bcast(bytes.data(), static_cast<int>(now), MPI_BYTE, 0, all_));
-      bytes = bytes.subspan(now);
-    }
   }
 
   bool any(bool here) override {

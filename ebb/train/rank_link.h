@@ -23,7 +23,6 @@ class RankLink {
                         std::size_t part) = 0;
   // Puts each rank's `mine` into `of_all`, in the order of ranks.
   virtual void gather(std::span<const std::byte> mine, std::span<std::byte> of_all) = 0;
-  virtual void broadcast(std::span<std::byte> bytes) = 0;
   virtual bool any(bool here) = 0;
   virtual void end_all(int code) = 0;
   // The proper end, which waits for all ranks.

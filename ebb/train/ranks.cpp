@@ -77,9 +77,6 @@ void Ranks::sum(std::span<float> numbers) {
 void Ranks::sum(std::span<double> numbers) {
   if (link_) sum_in_order(*link_, numbers);
 }
-void Ranks::broadcast(std::span<std::byte> bytes) {
-  if (link_) link_->broadcast(bytes);
-}
 bool Ranks::any(bool here) { return link_ ? link_->any(here) : here; }
 
 void Ranks::end_all(int code) {

@@ -46,8 +46,6 @@ class Ranks {
   // All of these throw Error(device) when MPI fails.
   void sum(std::span<float> numbers);
   void sum(std::span<double> numbers);
-  // Rank 0's bytes in all processes.
-  void broadcast(std::span<std::byte> bytes);
   // Whether it is true in any of them.
   bool any(bool here);
 

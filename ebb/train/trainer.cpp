@@ -78,6 +78,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
            error.message());
     }
     metrics_.emplace(settings_.out, settings_.resume ? first_ : -1);
+    earlier_ = metrics_->seconds();
   }
 }
 
@@ -137,7 +138,7 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
     std::copy_n(next, own.size, values.begin() + own.offset);
     next += own.size;
   }
-  Metrics metrics = metrics_of(shape_, iteration + 1, Split::train, score, seconds());
+  Metrics metrics = metrics_of(shape_, iteration + 1, Split::train, score, earlier_ + seconds());
   if (!std::isfinite(norm) || !std::isfinite(metrics.loss)) {
     fail(ErrorCode::invalid_argument, "training diverged in iteration ", iteration + 1,
          ": the loss is ", metrics.loss, ", the gradient's norm ", norm, "; lower lr or set clip");
@@ -179,7 +180,7 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
   }
   add_up(ranks_, all);
   if (all.targets == 0) return {};
-  return metrics_of(shape_, iteration, Split::test, all, seconds());
+  return metrics_of(shape_, iteration, Split::test, all, earlier_ + seconds());
 }
 
 template <class Number>

@@ -41,6 +41,7 @@ class Trainer {
   std::optional<MetricsFile> metrics_;
   std::int64_t first_ = 0, saved_ = -1;
   double began_ = 0, saved_at_ = 0;
+  double earlier_ = 0;  // seconds before the checkpoint
   Report report_;
 };
 

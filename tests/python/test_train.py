@@ -145,11 +145,12 @@ def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
     assert column(folder, "lr") == column(uninterrupted, "lr")
 
 
-def test_ctrl_c_and_resume(uninterrupted, tmp_path):
+@pytest.mark.parametrize("request_to_end", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     folder = tmp_path / "run"
     process = start(f"{LONG} --out {folder}")
     wait_for(process, 20)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(request_to_end)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     last = json.loads(out.splitlines()[-1])

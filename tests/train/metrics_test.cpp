@@ -71,6 +71,23 @@ TEST(Metrics, ARunThatGoesOnCutsWhatItWillDoAgain) {
   EXPECT_EQ(content(folder), "");
 }
 
+TEST(Metrics, SecondsGoOnFromTheLastLineThatStays) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(MetricsFile(folder.path(), 0).seconds(), 0);
+  {
+    MetricsFile file(folder.path(), 0);
+    for (int i = 1; i <= 3; ++i) {
+      Metrics metrics;
+      metrics.iteration = i;
+      metrics.seconds = 1.5 * i;
+      file.append(metrics);
+    }
+  }
+  EXPECT_EQ(MetricsFile(folder.path(), 2).seconds(), 3);
+  write(folder, line(1));
+  EXPECT_EQ(MetricsFile(folder.path(), 2).seconds(), 0);
+}
+
 TEST(Metrics, HalfALineGoes) {
   const TemporaryFolder folder;
   for (std::size_t left = 1; left < line(2).size(); ++left) {

@@ -56,9 +56,6 @@ void check_all(ebb::Ranks& ranks, int size) {
     expect(ranks.any(ranks.rank() == rank), "any sees rank " + std::to_string(rank));
   }
   expect(!ranks.any(false), "any sees none");
-  std::vector<float> numbers(1000, static_cast<float>(ranks.rank()));
-  ranks.broadcast(std::as_writable_bytes(std::span(numbers)));
-  expect(numbers == std::vector<float>(1000, 0), "rank 0's numbers are everywhere");
   // Each rank speaks once: the test counts them.
   std::cout << "rank " + std::to_string(ranks.rank()) + " is good\n" << std::flush;
 }
