@@ -10,6 +10,8 @@
 namespace ebb {
 namespace {
 
+constexpr std::int64_t kTogether = 32;  // samples that share a sparse weight
+
 // Where the wanted inputs in [from,to) of sample b are.
 template <class Number>
 std::span<const std::uint16_t> wanted_in(const Lists<Number>& wanted, std::int64_t b,
@@ -181,32 +183,60 @@ void Connection<Number>::dots(std::int64_t gate, std::int64_t block,
 }
 
 template <class Number>
+Bytes Connection<Number>::backward_bytes() const {
+  return is_sparse_ ? d_row() * kTogether * static_cast<Bytes>(sizeof(Number)) : 0;
+}
+
+// Samples lie beside each other here, so that one weight is used for many of them at once.
+template <class Number>
+void Connection<Number>::sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to,
+                                         const Number* d, Number* results, std::int64_t stride,
+                                         Number* turned) const {
+  const std::int64_t row = d_row();
+  for (std::int64_t first = 0; first < samples; first += kTogether) {
+    const std::int64_t here = std::min(kTogether, samples - first);
+    std::fill_n(turned, row * kTogether, Number{0});
+    for (std::int64_t b = 0; b < here; ++b) {
+      const Number* const own = d + (first + b) * row;
+      for (std::int64_t u = 0; u < row; ++u) turned[u * kTogether + b] = own[u];
+    }
+    for (std::int64_t j = from; j < to; ++j) {
+      std::array<Number, kTogether> sums{};
+      for (std::int64_t piece = 0; piece < shape_.gates * blocks(); ++piece) {
+        const std::uint32_t* const starts = starts_.data() + piece * (shape_.inputs + 1) + j;
+        const std::int64_t block =
+            sum_of(piece / blocks()) * shape_.units + piece % blocks() * kEventWidth;
+        for (std::uint32_t e = starts[0]; e < starts[1]; ++e) {
+          const Number value = values_[e];
+          const Number* const own = turned + (block + entries_[e].unit) * kTogether;
+          for (std::int64_t b = 0; b < kTogether; ++b) sums[at(b)] += value * own[b];
+        }
+      }
+      for (std::int64_t b = 0; b < here; ++b) results[(first + b) * stride + j] += sums[at(b)];
+    }
+  }
+}
+
+template <class Number>
 void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::int64_t to,
                                   const Number* d, Number* results, std::int64_t stride,
-                                  const Lists<Number>* wanted) const {
-  const std::int64_t units = shape_.units, inputs = shape_.inputs, row = d_row();
-  if (!packed_back_.empty() && wanted == nullptr) {
-    for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
-      packed_product(samples, to - from, units, d + sum_of(gate) * units, row,
-                     packed_back_.data() + gate * packed_size<Number>(units, inputs) + from * units,
-                     results + from, stride);
-    }
+                                  const Lists<Number>* wanted, std::byte* scratch) const {
+  const std::int64_t units = shape_.units, row = d_row();
+  if (wanted == nullptr && is_sparse_) {
+    sparse_backward(samples, from, to, d, results, stride, reinterpret_cast<Number*>(scratch));
     return;
   }
-  // A block's weights stay in a cache while all samples use them.
-  std::array<std::uint16_t, kEventWidth> some{};
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
+    if (wanted == nullptr) {
+      const std::int64_t size = packed_size<Number>(units, shape_.inputs);
+      packed_product(samples, to - from, units, d + sum_of(gate) * units, row,
+                     packed_back_.data() + gate * size + from * units, results + from, stride);
+      continue;
+    }
+    // A block's weights stay in a cache while all samples use them.
     for (std::int64_t block = 0; block < blocks(); ++block) {
       for (std::int64_t b = 0; b < samples; ++b) {
-        if (wanted != nullptr) {
-          dots(gate, block, wanted_in(*wanted, b, from, to), d + b * row, results + b * stride);
-          continue;
-        }
-        for (std::int64_t j = from; j < to; j += kEventWidth) {
-          const std::int64_t here = std::min(kEventWidth, to - j);
-          for (std::int64_t i = 0; i < here; ++i) some[at(i)] = static_cast<std::uint16_t>(j + i);
-          dots(gate, block, std::span(some).first(at(here)), d + b * row, results + b * stride);
-        }
+        dots(gate, block, wanted_in(*wanted, b, from, to), d + b * row, results + b * stride);
       }
     }
   }

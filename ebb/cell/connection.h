@@ -52,8 +52,11 @@ class Connection {
                const Rows<Number>& rows, const Lists<Number>& lists, Number* sums) const;
   // results[b * stride + j] += for the inputs [from,to), from a multiple of grain(). Sample b's
   // gradients of the sums are at d + b * sums * units. With `wanted` only the inputs listed there.
+  // `scratch`: room for backward_bytes(), for each thread its own.
   void backward(std::int64_t samples, std::int64_t from, std::int64_t to, const Number* d,
-                Number* results, std::int64_t stride, const Lists<Number>* wanted) const;
+                Number* results, std::int64_t stride, const Lists<Number>* wanted,
+                std::byte* scratch) const;
+  Bytes backward_bytes() const;
   // Adds to `gradient`, laid out as the weights, or keeps what finish will add. `rows[t]` are the
   // inputs of time step t, the gradients of sums follow each other time step by time step, sample by
   // sample, as backward has them. `scratch`: room for gradient_bytes().
@@ -75,7 +78,7 @@ class Connection {
   std::int64_t d_row() const { return shape_.sums * shape_.units; }
   struct GradientScratch {
     Number* inputs = nullptr;  // packed, where they are plain numbers
-    Number* turned = nullptr;  // [threads,48,rows], gradients of the sums of a block
+    Number* turned = nullptr;  // [threads,units,rows], gradients of the sums of a block
     Lists<Number> active;      // [threads], inputs of one row that are not 0
   };
   GradientScratch gradient_scratch(std::byte* scratch, std::int64_t rows, int threads,
@@ -87,7 +90,10 @@ class Connection {
   // Of one row: what its active inputs add to the gradients of a block of units.
   void add_events(std::int64_t gate, std::int64_t block, std::span<const std::uint16_t> active,
                   const Number* values, const Number* d);
-  // Backward of one gate and block, where inputs are listed or weights are sparse.
+  // Backward of all inputs with sparse weights.
+  void sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to, const Number* d,
+                       Number* results, std::int64_t stride, Number* turned) const;
+  // Backward of one gate and block for the inputs listed.
   void dots(std::int64_t gate, std::int64_t block, std::span<const std::uint16_t> wanted,
             const Number* d, Number* results) const;
 

@@ -28,11 +28,11 @@ typename Connection<Number>::GradientScratch Connection<Number>::gradient_scratc
   GradientScratch s;
   if (lists()) {
     s.active = {carver.take<std::uint16_t>(threads * shape_.inputs),
-                carver.take<Number>(threads * shape_.inputs), carver.take<std::int32_t>(threads),
-                shape_.inputs};
+                carver.take<Number>(threads * shape_.inputs), nullptr, shape_.inputs};
   } else {
     s.inputs = carver.take<Number>(packed_size<Number>(rows, std::min(shape_.inputs, kColumns)));
-    s.turned = carver.take<Number>(threads * kEventWidth * rows);
+    s.turned = carver.take<Number>(std::min<std::int64_t>(threads, shape_.gates * blocks()) *
+                                   std::min(kEventWidth, shape_.units) * rows);
   }
   *used = carver.used();
   return s;
@@ -78,7 +78,9 @@ void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<N
       }
     });
     const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
-      Number* const turned = s.turned + thread * kEventWidth * all;
+      // Threads without a piece have no room: a thread's piece comes no later than itself.
+      Number* const turned =
+          s.turned + std::min<std::int64_t>(thread, from) * std::min(kEventWidth, units) * all;
       for (std::int64_t piece = from; piece < to; ++piece) {
         const std::int64_t gate = piece / blocks(), first = piece % blocks() * kEventWidth;
         const std::int64_t here = std::min(kEventWidth, units - first);
@@ -131,8 +133,9 @@ void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<N
   const std::int64_t pieces = shape_.gates * blocks();
   const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
     const std::int64_t width = s.active.width;
+    std::int32_t count = 0;
     const Lists<Number> active{s.active.inputs + thread * width, s.active.values + thread * width,
-                               s.active.counts + thread, 0};
+                               &count, 0};
     for (std::int64_t piece = from; piece < to; piece += kTogether) {
       const std::int64_t end = std::min(piece + kTogether, to);
       for (std::size_t t = 0; t < rows.size(); ++t) {
@@ -143,7 +146,7 @@ void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<N
           if (row.bits != nullptr) row.bits += b * row.stride;
           if (row.values != nullptr) row.values += b * row.stride;
           list_rows(row, 0, 1, shape_.inputs, false, active);
-          const std::span<const std::uint16_t> list(active.inputs, at(active.counts[0]));
+          const std::span<const std::uint16_t> list(active.inputs, at(count));
           for (std::int64_t p = piece; p < end; ++p) {
             add_events(p / blocks(), p % blocks(), list, ones ? nullptr : active.values,
                        own + b * d_row());

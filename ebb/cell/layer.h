@@ -128,7 +128,7 @@ class Layer {
     std::uint8_t* support;  // [B,H]
     Lists<Number> wanted;   // units whose output's gradient is wanted
     Number* of_sums;        // [grain,B,sums,H], where it does not lie in the tape
-    std::byte* gradient;    // of the connections
+    std::byte* products;    // scratch of the connections
   };
   ForwardScratch forward_scratch(std::byte* scratch, int threads, Bytes* used) const;
   ReverseScratch reverse_scratch(std::byte* scratch, int threads, Bytes* used) const;

@@ -26,11 +26,12 @@ typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte*
                 carver.take<std::int32_t>(batch), hidden};
   }
   if (!in_place()) s.of_sums = carver.take<Number>(rows * shape_.sums * hidden);
-  Bytes gradient = 0;
+  Bytes products = 0;
   for (const Connection<Number>& own : connections_) {
-    gradient = std::max(gradient, own.gradient_bytes(rows, threads));
+    products =
+        std::max({products, own.gradient_bytes(rows, threads), threads * own.backward_bytes()});
   }
-  s.gradient = carver.take<std::byte>(gradient);
+  s.products = carver.take<std::byte>(products);
   *used = carver.used();
   return s;
 }
@@ -121,7 +122,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
   const std::int64_t rows = tape.steps * batch, d_row = shape_.sums * hidden;
   const Number* const d = in_place() ? tape.saved : s.of_sums;
-  connections_[0].gradient(workers, tape.inputs, batch, d, s.gradient,
+  connections_[0].gradient(workers, tape.inputs, batch, d, s.products,
                            gradient + find("weight_ih")->offset);
   if (has_recurrent()) {
     const std::span<Rows<Number>> own(own_rows_.data(), at(tape.steps));
@@ -133,7 +134,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
                       1};
       }
     }
-    connections_[1].gradient(workers, own, batch, d, s.gradient,
+    connections_[1].gradient(workers, own, batch, d, s.products,
                              gradient + find("weight_hh")->offset);
   }
   for (const auto& [name, recurrent] : {std::pair("bias_ih", false), std::pair("bias_hh", true)}) {
@@ -150,9 +151,12 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
   }
   if (tape.of_inputs == nullptr) return;
   std::fill_n(tape.of_inputs, rows * options_.input, Number{0});
-  workers.split(options_.input, connections_[0].grain(), [&](std::int64_t from, std::int64_t to) {
-    connections_[0].backward(rows, from, to, d, tape.of_inputs, options_.input, nullptr);
-  });
+  const Connection<Number>& inputs = connections_[0];
+  workers.split_by_thread(options_.input, inputs.grain(),
+                          [&](int thread, std::int64_t from, std::int64_t to) {
+                            inputs.backward(rows, from, to, d, tape.of_inputs, options_.input,
+                                            nullptr, s.products + thread * inputs.backward_bytes());
+                          });
 }
 
 template <class Number>
@@ -193,9 +197,12 @@ void Layer<Number>::reverse(Workers& workers, const LayerTape<Number>& tape,
     const Number* const d = in_place() ? tape.saved + t * batch * shape_.saved * hidden
                                        : s.of_sums + t * batch * shape_.sums * hidden;
     const Lists<Number>* const wanted = is_masked_ && t > 0 ? &s.wanted : nullptr;
-    workers.split(hidden, connections_[1].grain(), [&](std::int64_t from, std::int64_t to) {
-      connections_[1].backward(batch, from, to, d, output, output_row(), wanted);
-    });
+    const Connection<Number>& own = connections_[1];
+    workers.split_by_thread(hidden, own.grain(),
+                            [&](int thread, std::int64_t from, std::int64_t to) {
+                              own.backward(batch, from, to, d, output, output_row(), wanted,
+                                           s.products + thread * own.backward_bytes());
+                            });
   }
   add_gradients(workers, tape, s, gradient);
 }

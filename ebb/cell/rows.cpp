@@ -35,6 +35,8 @@ void store(const Number* from, const Block<Number>& to, std::int64_t row, std::i
   for (int f = 0; f < kCount; ++f) to.data[row * to.row + f * to.field + unit] = from[f];
 }
 
+// Blocks come by value: bytes written to them could else be the loop's own bounds, and no loop that
+// writes bytes would become vector code.
 template <class Math, bool kSave, class Number>
 void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
 #pragma GCC ivdep

@@ -11,18 +11,23 @@
 namespace ebb {
 namespace {
 
-// Enough rows for the weight gradient's product to run at full speed, or to collect some spikes of
-// each unit, and for a tape's two states to weigh little, but some dozens of steps, so that there is
-// something to plan.
+// Enough rows for the weight gradient's product to run at full speed and for a tape's two states to
+// weigh little, but some dozens of steps, so that there is something to plan. Where units spike, more:
+// what a tape's first product back costs, and going once through the gradient of every weight, is
+// then much of the time. But a tape may not take the memory that small budgets have for states.
 std::int64_t chosen_grain(const StackOptions& options) {
-  constexpr std::int64_t kRows = 96, kEventRows = 512, kLeast = 3, kSteps = 50;
+  constexpr std::int64_t kRows = 96, kLeast = 3, kSteps = 50, kEventRows = 512, kEventSteps = 125;
   const auto spikes = [&](const CellRow& row) {
     return row.spikes && std::ranges::count(options.layers, row.name, &LayerOptions::cell) > 0;
   };
-  const std::int64_t rows = std::ranges::any_of(cells(), spikes) ? kEventRows : kRows;
-  const std::int64_t wanted = std::max(kLeast, (rows + options.batch - 1) / options.batch);
-  return std::clamp<std::int64_t>(wanted, 1,
-                                  std::max<std::int64_t>(1, options.time_steps / kSteps));
+  const auto steps_for = [&](std::int64_t rows, std::int64_t least, std::int64_t steps) {
+    const std::int64_t wanted = std::max(least, (rows + options.batch - 1) / options.batch);
+    return std::clamp<std::int64_t>(wanted, 1,
+                                    std::max<std::int64_t>(1, options.time_steps / steps));
+  };
+  const std::int64_t usual = steps_for(kRows, kLeast, kSteps);
+  if (!std::ranges::any_of(cells(), spikes)) return usual;
+  return std::max(usual, steps_for(kEventRows, 1, kEventSteps));
 }
 
 // Waking a thread takes as long as some ten thousand operations: small nets are faster on fewer.
@@ -40,7 +45,7 @@ int useful_threads(const std::vector<Layer<Number>>& layers, std::int64_t batch,
   return std::clamp(static_cast<int>(std::min(operations / kOperations, 1e6)), 1, threads);
 }
 
-constexpr std::int64_t kMostRows = 65'535;  // of a tape, where lists name them
+constexpr std::int64_t kMostBatch = 65'535;
 
 }  // namespace
 
@@ -52,7 +57,6 @@ Stack<Number>::Stack(const StackOptions& options, int threads) : options_(option
   }
   grain_ =
       options_.grain > 0 ? std::min(options_.grain, options_.time_steps) : chosen_grain(options_);
-  grain_ = std::min(grain_, kMostRows / options_.batch);
   add_layers();
   workers_ = std::make_unique<Workers>(useful_threads(layers_, options_.batch, threads));
   lay_out();
@@ -73,13 +77,12 @@ void Stack<Number>::check() const {
     fail(ErrorCode::invalid_argument, "there are ", options_.time_steps,
          " time steps; there must be 1 or more");
   }
-  if (options_.batch < 1 || options_.batch > kMostRows) {
+  if (options_.batch < 1 || options_.batch > kMostBatch) {
     fail(ErrorCode::invalid_argument, "the batch is ", options_.batch, "; it must be 1 to ",
-         kMostRows);
+         kMostBatch);
   }
-  if (options_.grain < 0 || options_.grain > kMostRows / options_.batch) {
-    fail(ErrorCode::invalid_argument, "the grain is ", options_.grain, "; it must be 0 to ",
-         kMostRows / options_.batch, " for a batch of ", options_.batch);
+  if (options_.grain < 0) {
+    fail(ErrorCode::invalid_argument, "the grain is ", options_.grain, "; it must be 0 or more");
   }
   if (!(options_.dropout >= 0) || options_.dropout >= 1) {
     fail(ErrorCode::invalid_argument, "dropout is ", options_.dropout,

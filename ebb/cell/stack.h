@@ -21,8 +21,8 @@ struct StackOptions {
   std::int64_t time_steps = 0;
   std::int64_t batch = 0;
   std::vector<LayerOptions> layers = {};  // lowest first
-  // Time steps of a step; 0: chosen from the other sizes. Gradients of different grains differ in
-  // the last bits.
+  // Time steps of a step; 0: chosen from the sizes and whether units spike. Gradients of
+  // different grains differ in the last bits.
   std::int64_t grain = 0;
   bool pipelined = false;  // a layer reads what the one below it gave a time step before
   double dropout = 0;      // probability with which an output is not heard by the layer above

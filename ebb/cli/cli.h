@@ -16,7 +16,7 @@ inline constexpr int kDone = 0;
 inline constexpr int kBadUsage = 2;     // a mistake in the words or files given
 inline constexpr int kDoesNotFit = 3;   // the message names the least budget
 inline constexpr int kFailure = 4;      // a file, memory or a device failed
-inline constexpr int kCancelled = 130;  // Ctrl-C, as shells count it
+inline constexpr int kCancelled = 130;  // by Ctrl-C, as shells count it, or SIGTERM
 
 // The code for an error that ends the program.
 int exit_code(ErrorCode code);

@@ -89,7 +89,7 @@ DoubleSetup read_words(const DoubleWords& words) {
   setup.input = count("--input", words.input, usual.input, kMostUnits);
   setup.hidden = count("--hidden", words.hidden, usual.hidden, kMostUnits);
   setup.batch = count("--batch", words.batch, usual.batch, kMostBatch);
-  setup.grain = count("--grain", words.grain, kGrain, kMostBatch / setup.batch);
+  setup.grain = count("--grain", words.grain, kGrain, kMostSteps);
   setup.density = percent("--density", words.density, kDensity);
   setup.rate = percent("--rate", words.rate, kRate);
   setup.weight_scale =

@@ -78,7 +78,7 @@ GruslysSetup read_words(const GruslysWords& words) {
   setup.hidden = count("--hidden", words.hidden, usual.hidden, 1, kMostUnits);
   setup.batch = count("--batch", words.batch, usual.batch, 1, kMostBatch);
   setup.steps = count("--steps", words.steps, usual.steps, 2, kMostSteps);
-  setup.grain = count("--grain", words.grain, "0", 0, kMostBatch / setup.batch);
+  setup.grain = count("--grain", words.grain, "0", 0, kMostSteps);
   setup.memory = counts("--memory", words.memory, usual.memory, 100);
   setup.lengths = counts("--lengths", words.lengths, usual.lengths, kMostSteps);
   setup.budgets = counts("--budgets", words.budgets, usual.budgets, 100);

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <iterator>
 #include <system_error>
 
 #include "ebb/core/error.h"

@@ -81,7 +81,8 @@ constexpr Row kRows[] = {
      "Initial bias of the gate that keeps the memory\n(lstm, gru): larger for longer memory"},
     {"The net", "dtype", Kind::text, "NAME", "float (default) or double"},
     {"The net", "grain", Kind::whole, "K",
-     "Time steps that a plan counts as one; default\nchosen from the sizes"},
+     "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
+     "spike"},
     {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
     {"Spiking cells", "sharpness", Kind::number, "K", "Of the surrogate"},
     {"Spiking cells", "threshold", Kind::number, "F", "Of a spike; default 1 (egru 0.1)"},
@@ -157,7 +158,7 @@ std::string read_config(const std::string& path) {
 // What may be changed when training goes on: nothing that decides the numbers.
 bool is_free(const std::string& key) {
   for (const char* free : {"budget", "strategy", "iterations", "epochs", "evaluate", "test_samples",
-                           "save_seconds", "data"}) {
+                           "save_seconds", "data", "threads"}) {
     if (key == free) return true;
   }
   return false;

@@ -155,7 +155,7 @@ void TrainText::line(const TrainLine& line) {
          << std::endl;
   } else if (status_.is_shown() && !is_last) {
     status_.say(progress(line));
-  } else if (is_last || now - last_line_ >= std::max(kSeconds, kGrowth * now)) {
+  } else if (is_last || now - last_line_ >= std::max(kSeconds, kGrowth * (now - first_seconds_))) {
     last_line_ = now;
     out_ << progress(line) << std::endl;
   }

@@ -15,7 +15,7 @@ template <class Number>
 void add_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
               const Number* rows, Number* sums);
 
-// For each i in list[0,count): row i += d[0,48), times its value.
+// For each i in list[0,count): row i += d[0,48), times its value, as in add_rows.
 template <class Number>
 void add_to_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
                  const Number* d, Number* rows);

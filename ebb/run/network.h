@@ -21,8 +21,8 @@ struct NetworkOptions {
   std::int64_t batch = 0;       // B
   std::vector<LayerOptions> layers =
       {};  // lowest first; the last may be a readout, linear or leaky
-  // Time steps that a plan counts as one step; 0: chosen from the other sizes. Gradients are the same
-  // bits for every plan, but not for every grain.
+  // Time steps that a plan counts as one step; 0: chosen from the sizes and whether units
+  // spike. Gradients are the same bits for every plan, but not for every grain.
   std::int64_t grain = 0;
   bool pipelined = false;         // a layer reads what the one below gave a time step before
   double dropout = 0;             // probability that an output is not heard by the layer above

@@ -53,9 +53,9 @@ struct TrainSettings {
 };
 
 struct TrainResult {
-  std::int64_t iterations = 0;  // done
-  bool stopped = false;         // before the last one, by the stop token
-  double seconds = 0;
+  std::int64_t iterations = 0;   // done
+  bool stopped = false;          // before the last one, by the stop token
+  double seconds = 0;            // of training, that before a checkpoint included
   std::optional<Metrics> test;   // the last one
   std::optional<Metrics> train;  // of the last iteration
   Report report;                 // of the last iteration's run

@@ -226,7 +226,7 @@ TrainResult Trainer<Number>::run() {
     result.stopped = true;
   }
   if (result.stopped) save(result.iterations);
-  result.seconds = seconds();
+  result.seconds = earlier_ + seconds();
   result.report = report_;
   return result;
 }

@@ -110,7 +110,7 @@ TEST(BenchGruslysRefuses, WrongWords) {
       {"--budgets x", "--budgets is 'x'"},
       {"--lengths 0", "--lengths is '0'"},
       {"--hidden 0", "--hidden is '0'"},
-      {"--grain 2000", "--grain is '2000'"},
+      {"--grain 20000000", "--grain is '20000000'"},
       {"--repeat 0", "--repeat is '0'"},
       {"--json --csv", "--json and --csv contradict each other"},
       {"--hiden 3", "did you mean --hidden?"},

@@ -157,10 +157,12 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     assert last["event"] == "stopped"
     assert f"stopped after {last['iterations']} iterations" in err
     assert json.loads((folder / "train.json").read_text())["iteration"] == last["iterations"]
-    done = ebb(f"--resume {folder} --json")
+    done = ebb(f"--resume {folder} --json --threads 2")
     assert json.loads(done.stdout.splitlines()[0])["resumed_at"] == last["iterations"]
     assert tensors(folder) == tensors(uninterrupted)
     assert column(folder, "lr") == column(uninterrupted, "lr")
+    seconds = [line[-1] for line in column(folder, "seconds")]
+    assert seconds == sorted(seconds)
 
 
 def test_resume_says_what_cannot_be_changed(uninterrupted, tmp_path):
