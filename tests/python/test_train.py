@@ -157,12 +157,20 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     assert last["event"] == "stopped"
     assert f"stopped after {last['iterations']} iterations" in err
     assert json.loads((folder / "train.json").read_text())["iteration"] == last["iterations"]
-    done = ebb(f"--resume {folder} --json --threads 2")
+    done = ebb(f"--resume {folder} --json")
     assert json.loads(done.stdout.splitlines()[0])["resumed_at"] == last["iterations"]
     assert tensors(folder) == tensors(uninterrupted)
     assert column(folder, "lr") == column(uninterrupted, "lr")
     seconds = [line[-1] for line in column(folder, "seconds")]
     assert seconds == sorted(seconds)
+
+
+def test_goes_on_with_other_threads(tmp_path):
+    words = "--task adding --steps 60 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
+    ebb(f"{words} --iterations 6 --out {tmp_path}/whole")
+    ebb(f"{words} --iterations 3 --out {tmp_path}/run")
+    ebb(f"--resume {tmp_path}/run --iterations 6 --threads 2 --json")
+    assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
 
 
 def test_resume_says_what_cannot_be_changed(uninterrupted, tmp_path):
@@ -307,7 +315,7 @@ def test_a_budget_that_does_not_fit_names_one_that_does():
 
 
 MISSING = {
-    "mnist": "the MNIST files train-images-idx3-ubyte",
+    "mnist": "torchvision.datasets.MNIST",
     "fashion-mnist": "install the Debian package dataset-fashion-mnist",
     "qtdb": "are in byin-cwi/Efficient-spiking-networks",
     "text": "karpathy/char-rnn",
