@@ -10,7 +10,8 @@
 namespace ebb {
 namespace {
 
-constexpr std::int64_t kTogether = 32;  // samples that share a sparse weight
+// Samples that use a sparse weight at once: a few, or many where there are as many.
+constexpr std::int64_t kFew = 8, kMany = 32;
 
 // Where the wanted inputs in [from,to) of sample b are.
 template <class Number>
@@ -184,11 +185,12 @@ void Connection<Number>::dots(std::int64_t gate, std::int64_t block,
 
 template <class Number>
 Bytes Connection<Number>::backward_bytes() const {
-  return is_sparse_ ? d_row() * kTogether * static_cast<Bytes>(sizeof(Number)) : 0;
+  return is_sparse_ ? d_row() * kMany * static_cast<Bytes>(sizeof(Number)) : 0;
 }
 
 // Samples lie beside each other here, so that one weight is used for many of them at once.
 template <class Number>
+template <std::int64_t kTogether>
 void Connection<Number>::sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to,
                                          const Number* d, Number* results, std::int64_t stride,
                                          Number* turned) const {
@@ -223,7 +225,12 @@ void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::
                                   const Lists<Number>* wanted, std::byte* scratch) const {
   const std::int64_t units = shape_.units, row = d_row();
   if (wanted == nullptr && is_sparse_) {
-    sparse_backward(samples, from, to, d, results, stride, reinterpret_cast<Number*>(scratch));
+    auto* const turned = reinterpret_cast<Number*>(scratch);
+    if (samples <= kFew) {
+      sparse_backward<kFew>(samples, from, to, d, results, stride, turned);
+    } else {
+      sparse_backward<kMany>(samples, from, to, d, results, stride, turned);
+    }
     return;
   }
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
