@@ -135,8 +135,6 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
       continue;
     }
     const std::int64_t block = unit / kEventWidth;
-    const std::uint32_t* const starts =
-        is_sparse_ ? starts_.data() + (gate * blocks() + block) * (inputs + 1) : nullptr;
     for (std::int64_t b = 0; b < samples; ++b) {
       const std::uint16_t* const list = lists.inputs + b * lists.width;
       const Number* const values =
@@ -145,9 +143,10 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
         add_rows(lists.counts[b], list, values, panels_.data() + panel(gate, block), own + b * row);
         continue;
       }
+      const std::uint32_t* const begins = starts(gate, block);
       for (std::int32_t i = 0; i < lists.counts[b]; ++i) {
         const Number value = values == nullptr ? Number{1} : values[i];
-        for (std::uint32_t e = starts[list[i]]; e < starts[list[i] + 1]; ++e) {
+        for (std::uint32_t e = begins[list[i]]; e < begins[list[i] + 1]; ++e) {
           own[b * row + entries_[e].unit] += value * values_[e];
         }
       }
@@ -156,31 +155,36 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
 }
 
 template <class Number>
+const Number* Connection<Number>::whole_block(std::int64_t gate, std::int64_t block,
+                                              const Number* d,
+                                              std::array<Number, kEventWidth>& room) const {
+  const std::int64_t first = block * kEventWidth;
+  const Number* const own = d + sum_of(gate) * shape_.units + first;
+  const std::int64_t here = shape_.units - first;
+  if (here >= kEventWidth) return own;
+  std::fill(std::copy_n(own, here, room.begin()), room.end(), Number{0});
+  return room.data();
+}
+
+template <class Number>
 void Connection<Number>::dots(std::int64_t gate, std::int64_t block,
                               std::span<const std::uint16_t> wanted, const Number* d,
                               Number* results) const {
-  const std::int64_t first = block * kEventWidth,
-                     here = std::min(kEventWidth, shape_.units - first);
-  const Number* own = d + sum_of(gate) * shape_.units + first;
-  if (is_sparse_) {
-    const std::uint32_t* const starts =
-        starts_.data() + (gate * blocks() + block) * (shape_.inputs + 1);
-    for (const std::uint16_t j : wanted) {
-      Number sum = 0;
-      for (std::uint32_t e = starts[j]; e < starts[j + 1]; ++e) {
-        sum += values_[e] * own[entries_[e].unit];
-      }
-      results[j] += sum;
-    }
+  std::array<Number, kEventWidth> room;
+  const Number* const own = whole_block(gate, block, d, room);
+  if (!is_sparse_) {
+    dot_rows(static_cast<std::int64_t>(wanted.size()), wanted.data(),
+             panels_.data() + panel(gate, block), own, results);
     return;
   }
-  std::array<Number, kEventWidth> padded{};
-  if (here < kEventWidth) {
-    std::copy_n(own, here, padded.begin());
-    own = padded.data();
+  const std::uint32_t* const begins = starts(gate, block);
+  for (const std::uint16_t j : wanted) {
+    Number sum = 0;
+    for (std::uint32_t e = begins[j]; e < begins[j + 1]; ++e) {
+      sum += values_[e] * own[entries_[e].unit];
+    }
+    results[j] += sum;
   }
-  dot_rows(static_cast<std::int64_t>(wanted.size()), wanted.data(),
-           panels_.data() + panel(gate, block), own, results);
 }
 
 template <class Number>

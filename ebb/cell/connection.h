@@ -6,6 +6,7 @@
 // samples are asked for together, nor on the number of threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -74,6 +75,13 @@ class Connection {
   int sum_of(std::int64_t gate) const {
     return gate == shape_.gates - 1 ? shape_.last_sum : static_cast<int>(gate);
   }
+  // Where the entries of each input begin, of a block of a sparse connection.
+  const std::uint32_t* starts(std::int64_t gate, std::int64_t block) const {
+    return starts_.data() + (gate * blocks() + block) * (shape_.inputs + 1);
+  }
+  // The gradients of the sums of a block, from a sample's: whole, filled up in `room` where units end.
+  const Number* whole_block(std::int64_t gate, std::int64_t block, const Number* d,
+                            std::array<Number, kEventWidth>& room) const;
   // Numbers from sample to sample in the gradients of the sums.
   std::int64_t d_row() const { return shape_.sums * shape_.units; }
   struct GradientScratch {

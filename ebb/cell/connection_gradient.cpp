@@ -100,27 +100,20 @@ template <class Number>
 void Connection<Number>::add_events(std::int64_t gate, std::int64_t block,
                                     std::span<const std::uint16_t> active, const Number* values,
                                     const Number* d) {
-  const std::int64_t first = block * kEventWidth,
-                     here = std::min(kEventWidth, shape_.units - first);
-  const Number* own = d + sum_of(gate) * shape_.units + first;
-  if (is_sparse_) {
-    const std::uint32_t* const starts =
-        starts_.data() + (gate * blocks() + block) * (shape_.inputs + 1);
-    for (std::size_t i = 0; i < active.size(); ++i) {
-      const Number value = values == nullptr ? Number{1} : values[i];
-      for (std::uint32_t e = starts[active[i]]; e < starts[active[i] + 1]; ++e) {
-        of_entries_[e] += value * own[entries_[e].unit];
-      }
-    }
+  std::array<Number, kEventWidth> room;
+  const Number* const own = whole_block(gate, block, d, room);
+  if (!is_sparse_) {
+    add_to_rows(static_cast<std::int64_t>(active.size()), active.data(), values, own,
+                of_panels_.data() + panel(gate, block));
     return;
   }
-  std::array<Number, kEventWidth> padded{};
-  if (here < kEventWidth) {
-    std::copy_n(own, here, padded.begin());
-    own = padded.data();
+  const std::uint32_t* const begins = starts(gate, block);
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    const Number value = values == nullptr ? Number{1} : values[i];
+    for (std::uint32_t e = begins[active[i]]; e < begins[active[i] + 1]; ++e) {
+      of_entries_[e] += value * own[entries_[e].unit];
+    }
   }
-  add_to_rows(static_cast<std::int64_t>(active.size()), active.data(), values, own,
-              of_panels_.data() + panel(gate, block));
 }
 
 // Row by row, so that sums are in the order of time steps and samples; some blocks of units at a
