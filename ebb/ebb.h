@@ -20,6 +20,7 @@
 #include "ebb/plan/strategies.h"
 #include "ebb/plan/text.h"
 #include "ebb/run/function_step.h"
+#include "ebb/run/handle_run.h"
 #include "ebb/run/measured.h"
 #include "ebb/run/network.h"
 #include "ebb/run/profile.h"

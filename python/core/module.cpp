@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/core/version.h"
+#include "python/core/topics.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The C++ library behind ebb. Use the package ebb; names here may change.";
+  module.attr("version") = ebb::version();
+  ebb::python::bind_errors(module);
+  ebb::python::bind_plan(module);
+  ebb::python::bind_handle_run(module);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The topics of the Python module, a file each.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace ebb::python {
+
+void bind_errors(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
+void bind_handle_run(nanobind::module_& module);
+
+}  // namespace ebb::python
