@@ -21,6 +21,8 @@ struct Machine {
   // Only states may be kept: no tape outlives the one that is reversed next (the accounting of
   // --slots).
   bool states_only = false;
+  // Tapes cannot be copied: they stay where they were recorded until they are reversed.
+  bool tapes_stay = false;
   // Every transfer takes its turn on the compute lane.
   bool sync = false;
 };

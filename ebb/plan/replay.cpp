@@ -229,6 +229,7 @@ void Replay::check_copy(const Copy& action) const {
   }
   if (action.item == Item::state) return;
   if (machine_.states_only) refuse("only states may be kept; a tape is not copied");
+  if (machine_.tapes_stay) refuse("tapes stay where they were recorded; none is copied");
   if (action.from == Place::work || action.to == Place::work) {
     refuse("work holds the live state; a tape is never there");
   }

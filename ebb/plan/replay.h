@@ -21,6 +21,7 @@
 //                itself. Copy to `work` overwrites the live state. Copy from `work` needs the live
 //                state to be that step.
 //  Drop          the place (not `work`) holds the item.
+//  tapes_stay    no tape is copied.
 //  states_only   Record[a,b) needs b == R and b - a == 1, and no tape is copied.
 //  At the end R = 0, and nothing is left in any place but the caller's state 0 and the live state:
 //  every plan drops what it kept.

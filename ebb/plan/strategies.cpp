@@ -97,6 +97,7 @@ Problem problem_for(const Row& row, const Chain& chain, const Platform& platform
                     const PlanOptions& o) {
   Problem p{chain, {platform, o.working}, o, chain.typical()};
   p.machine.sync = o.sync;
+  p.machine.tapes_stay = o.tapes_stay;
   p.machine.start_charged = row.traits.charges_start;
   if (o.budget) p.machine.platform.fast = *o.budget;
   if (o.slots) {

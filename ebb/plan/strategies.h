@@ -32,6 +32,8 @@ struct PlanOptions {
   // periodic_disk: fixed instead of computed.
   std::optional<std::int64_t> period = {};
   bool sync = false;
+  // Tapes cannot be copied, as those of a framework's own graphs.
+  bool tapes_stay = false;
   // The cursor does not know the chain's length and waits for finish(n); chain.steps() is what the
   // prediction assumes. Only for async and online.
   bool length_unknown = false;

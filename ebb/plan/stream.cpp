@@ -201,7 +201,8 @@ class Stream {
   }
 
   std::vector<std::int64_t> tape_counts(std::int64_t every) const {
-    if (!may_tape_ || p_.machine.states_only || p_.options.length_unknown) return {0};
+    const bool stay = p_.machine.states_only || p_.machine.tapes_stay;
+    if (!may_tape_ || stay || p_.options.length_unknown) return {0};
     std::vector<std::int64_t> out{0};
     const std::int64_t parts = all() ? every : 8;
     for (std::int64_t i = 1; i <= parts; ++i) {

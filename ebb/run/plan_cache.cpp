@@ -34,7 +34,7 @@ std::string key_of(const Chain& chain, const Platform& platform, const PlanOptio
   key << to_json(chain) << to_json(platform) << options.strategy << ' '
       << options.budget.value_or(-1) << ' ' << options.slots.value_or(-1) << ' '
       << options.working.value_or(-1) << ' ' << options.period.value_or(-1) << ' ' << options.sync
-      << options.length_unknown;
+      << options.length_unknown << options.tapes_stay;
   for (const std::int64_t interval : options.intervals) key << ' ' << interval;
   return key.str();
 }

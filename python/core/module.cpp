@@ -4,6 +4,7 @@
 
 NB_MODULE(_core, module) {
   module.doc() = "The C++ library behind ebb. Use the package ebb; names here may change.";
+  nanobind::set_leak_warnings(false);  // an exception at exit is no leak of ours
   module.attr("version") = ebb::version();
   ebb::python::bind_errors(module);
   ebb::python::bind_plan(module);

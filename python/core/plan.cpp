@@ -112,6 +112,7 @@ void bind_plan(nb::module_& module) {
       .def_rw("intervals", &PlanOptions::intervals)
       .def_rw("period", &PlanOptions::period, nb::arg().none())
       .def_rw("sync", &PlanOptions::sync)
+      .def_rw("tapes_stay", &PlanOptions::tapes_stay)
       .def_rw("length_unknown", &PlanOptions::length_unknown);
   nb::class_<Prediction>(module, "Prediction")
       .def_ro("forwards", &Prediction::forwards)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors that a function differentiates through beside its arguments, found in the graph that it makes.
+
+A gradient that nobody asked for is silently dropped by autograd; so every graph is walked, and whatever it reaches is
+known or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._errors import Error
+from ebb._reach import reach
+
+_ACCUMULATE = "AccumulateGrad"
+
+
+def sequence_number() -> int:
+    """Nodes made from now on have this number or a larger one."""
+    with torch.enable_grad():
+        return torch.zeros((), requires_grad=True).view(()).grad_fn._sequence_nr()
+
+
+def _nodes(outputs: Iterable[Tensor]) -> list[Any]:
+    return [output.grad_fn for output in outputs if output is not None and output.grad_fn is not None]
+
+
+def reached_leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """Every leaf that the graph of the outputs reaches."""
+    leaves: list[Tensor] = []
+    stack = _nodes(outputs)
+    seen = set(stack)
+    while stack:
+        for node, _ in stack.pop().next_functions:
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if node.name().endswith(_ACCUMULATE):
+                leaves.append(node.variable)
+            else:
+                stack.append(node)
+    return leaves
+
+
+def check_known(outputs: list[Tensor], known: set[int], step: str) -> None:
+    for leaf in reached_leaves(outputs):
+        if id(leaf) not in known:
+            raise Error(f"{step} differentiates through a tensor of shape {list(leaf.shape)} that the first step did not "
+                        "use; name everything that f uses in params=, so that its gradient is not lost")
+
+
+def find_captures(function: Callable, outputs: list[Tensor], own: list[Tensor], since: int,
+                  given: list[Tensor]) -> list[Tensor]:
+    """The tensors outside of `own` that the outputs' graph reaches, in the order of `given`, then as found. Nodes with
+    a number below `since` were there before; where the graph crosses into them a tensor that is no leaf was captured."""
+    own_ids = {id(tensor) for tensor in own}
+    own_edges = {(tensor.grad_fn, tensor.output_nr) for tensor in own if tensor.grad_fn is not None}
+    leaves: dict[int, Tensor] = {}
+    crossings: dict[tuple[Any, int], None] = {}
+    stack = _nodes(outputs)
+    # An output may be a captured tensor itself.
+    for output in outputs:
+        if output is not None and output.requires_grad and id(output) not in own_ids:
+            if output.grad_fn is None:
+                leaves[id(output)] = output
+            elif _is_older(output.grad_fn, since) and (output.grad_fn, output.output_nr) not in own_edges:
+                crossings[(output.grad_fn, output.output_nr)] = None
+    stack = [node for node in stack if not _is_older(node, since)]
+    seen = set(stack)
+    while stack:
+        for node, index in stack.pop().next_functions:
+            if node is None or (node, index) in own_edges:
+                continue
+            if node.name().endswith(_ACCUMULATE):
+                if id(node.variable) not in own_ids:
+                    leaves.setdefault(id(node.variable), node.variable)
+            elif _is_older(node, since):
+                crossings[(node, index)] = None
+            elif node not in seen:
+                seen.add(node)
+                stack.append(node)
+    found = list(leaves.values()) + _tensors_at(function, list(crossings), given)
+    _check_independent(found, own)
+    ordered = [tensor for tensor in given if tensor.requires_grad]
+    known = {id(tensor) for tensor in ordered}
+    return ordered + [tensor for tensor in found if id(tensor) not in known]
+
+
+def _is_older(node: Any, since: int) -> bool:
+    if node.name().endswith(_ACCUMULATE):
+        return False
+    number = getattr(node, "_sequence_nr", None)
+    return number is not None and number() < since
+
+
+def _tensors_at(function: Callable, crossings: list[tuple[Any, int]], given: list[Tensor]) -> list[Tensor]:
+    if not crossings:
+        return []
+    candidates = {(tensor.grad_fn, tensor.output_nr): tensor for tensor in reach(function)[1] + given
+                  if tensor.grad_fn is not None}
+    missing = [node for node, index in crossings if (node, index) not in candidates]
+    if missing:
+        raise Error(f"f captures a tensor that was computed outside of it ({missing[0].name()}) and cannot be found from "
+                    "f; name it in params=, or hand it in through init or xs, so that its gradient is not lost")
+    return [candidates[crossing] for crossing in crossings]
+
+
+def _check_independent(captures: list[Tensor], own: list[Tensor]) -> None:
+    """Autograd gives total derivatives: of two captured tensors none may be computed from the other."""
+    derived = [tensor for tensor in captures if tensor.grad_fn is not None]
+    if not derived:
+        return
+    all_of_them = captures + [tensor for tensor in own if tensor.requires_grad]
+    nodes = {tensor.grad_fn for tensor in all_of_them if tensor.grad_fn is not None}
+    leaf_ids = {id(tensor) for tensor in all_of_them if tensor.grad_fn is None}
+    for tensor in derived:
+        stack = [node for node, _ in tensor.grad_fn.next_functions if node is not None]
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            if node in nodes or (node.name().endswith(_ACCUMULATE) and id(node.variable) in leaf_ids):
+                raise Error(f"f captures a tensor of shape {list(tensor.shape)} that was computed from another tensor "
+                            "that f uses too; hand it in through init or xs, or compute it inside f")
+            fresh = [inner for inner, _ in node.next_functions if inner is not None and inner not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)

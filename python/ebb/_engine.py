@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of PyTorch code in a budget: measured, planned, run by the C++ executor, as one node of the caller's graph."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb import _core
+from ebb._budget import Budget, bytes_of
+from ebb._captures import find_captures, sequence_number
+from ebb._errors import Error
+from ebb._measure import Costs, measure, saved_by, taped_bytes
+from ebb._report import Report
+from ebb._surroundings import Surroundings
+from ebb._torch_step import Head, Leaves, TorchStep
+from ebb._trees import storage_bytes
+
+_KEPT = 256  # blocks whose costs are remembered
+
+
+@dataclass
+class Options:
+    """How to run, as the caller said."""
+
+    budget: int | str | Budget
+    tiers: tuple[Any, ...] = ()
+    strategy: str = "auto"
+    preserve_rng_state: bool = True
+    verify: bool = False
+    params: list[Tensor] | None = None
+    unknown: bool = False
+    expected: int = 1000
+
+
+@dataclass
+class Known:
+    """What was found about blocks before."""
+
+    costs: Costs
+    fits: set[int]  # budgets that hold everything
+
+
+class _Memory:
+    """The last blocks measured, by key."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Any, Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Known | None:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: Any, known: Known) -> None:
+        with self._lock:
+            self._entries[key] = known
+            while len(self._entries) > _KEPT:
+                self._entries.popitem(last=False)
+
+
+remembered = _Memory()
+_last = threading.local()
+
+
+def last_report() -> Report | None:
+    """The report of the last call of `scan`, `while_loop`, a layer or a Chain in this thread; None before the first.
+    It is filled in when its backward has run."""
+    return getattr(_last, "report", None)
+
+
+def set_last_report(report: Report) -> None:
+    _last.report = report
+
+
+class Call:
+    """One forward and its backward."""
+
+    def __init__(self, step: TorchStep, run: _core.HandleRun, report: Report, differentiable: list[bool]):
+        self.step = step
+        self.report = report
+        self.differentiable = differentiable
+        self._run = run
+        self._done = False
+
+    def forward(self) -> tuple[Leaves, list[Tensor]]:
+        step = self.step
+        with torch.no_grad():
+            try:
+                step.begin()
+                step.blocks.begin()
+                self._run.forward()
+                if step.around.drew_unseen():
+                    raise _DrawsLater
+            except BaseException:
+                self._run.abandon()
+                step.clear()
+                raise
+        step.mute = True
+        return step.final(), step.blocks.results()
+
+    def backward(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> tuple[Any, Any, Any]:
+        step = self.step
+        try:
+            with step.around.replaying():
+                if self._done:
+                    # The graph was retained: what was kept is gone, so the forward runs again.
+                    with torch.no_grad():
+                        step.begin()
+                        self._run.forward()
+                self._done = True
+                step.begin_backward(adjoint)
+                step.blocks.begin_backward(of_outputs)
+                self._run.backward()
+                self.report.finish(self._run.report())
+            return step.adjoint, step.blocks.end_backward(), step.running
+        finally:
+            step.begin_backward([])
+            step.clear()
+
+
+class _DrawsLater(Exception):
+    """f drew random numbers, but not in its first block."""
+
+
+class _Node(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
+        ctx.call = call
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        leaves, ys = call.forward()
+        ctx.present = [leaf is not None for leaf in leaves]
+        results = [leaf for leaf in leaves if leaf is not None] + ys
+        ctx.mark_non_differentiable(*[r for r, yes in zip(results, call.differentiable) if not yes])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        ctx.saved_tensors  # raises where the caller has changed one, or the graph is freed
+        if torch.is_grad_enabled():
+            raise Error(f"{ctx.call.step.blocks.name}: create_graph=True asks for second derivatives, which only plain "
+                        "autograd has; leave budget= out for them")
+        rest = iter(gradients)
+        adjoint = [next(rest) if there else None for there in ctx.present]
+        found, of_inputs, of_params = ctx.call.backward(adjoint, list(rest))
+        of_carries = [gradient for gradient, there in zip(found, ctx.present) if there]
+        return (None, *of_carries, *of_inputs, *of_params)
+
+
+def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
+    """vmap, grad transforms and forward-mode derivatives."""
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    if peek is not None and peek() is not None:
+        raise Error(f"{name}: torch.func transforms (vmap, grad, jvp) do not go through a budget; leave budget= out")
+    forward_ad = torch.autograd.forward_ad
+    if getattr(forward_ad, "_current_level", -1) >= 0:
+        for tensor in tensors:
+            if forward_ad.unpack_dual(tensor).tangent is not None:
+                raise Error(f"{name}: forward-mode derivatives do not go through a budget; leave budget= out")
+
+
+def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], device: torch.device, options: Options,
+              key: Any) -> tuple[Leaves, list[Tensor]] | None:
+    """The final carry and the outputs, attached to the caller's graph. None: all fits, or there is nothing to
+    differentiate, so that plain autograd does it best."""
+    shared = options.budget if isinstance(options.budget, Budget) else None
+    limit = shared.total if shared else bytes_of(options.budget)
+    known = remembered.get(key)
+    if known is not None and shared is None and limit in known.fits:
+        set_last_report(Report.plain(known.costs, blocks.count, limit))
+        return None
+    around = Surroundings(f, device, options.preserve_rng_state)
+    before = around.look()
+    try:
+        return _Attempt(blocks, f, initial, inputs, device, options, key, around, before, limit, shared).results()
+    except _DrawsLater:
+        around.put_back(before)
+        around.draws = True
+    except BaseException:
+        around.put_back(before)
+        raise
+    return _Attempt(blocks, f, initial, inputs, device, options, key, around, before, limit, shared).results()
+
+
+class _Attempt:
+    """The first block is run to see what it uses, changes and weighs; then all is planned and run."""
+
+    def __init__(self, blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], device: torch.device,
+                 options: Options, key: Any, around: Surroundings, before: Any, limit: int, shared: Budget | None):
+        self.blocks, self.f, self.initial, self.inputs, self.device = blocks, f, initial, inputs, device
+        self.options, self.key, self.around, self.before = options, key, around, before
+        self.limit, self.shared = limit, shared
+
+    def results(self) -> tuple[Leaves, list[Tensor]] | None:
+        blocks, around = self.blocks, self.around
+        start = [None if leaf is None else leaf.detach().clone() for leaf in self.initial]
+        step = TorchStep(blocks, around, [], start, tiers=None, verify=self.options.verify)
+        since = sequence_number()
+        tape, saved = saved_by(lambda: step.taped(0, start))
+        own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
+        step.params = find_captures(self.f, tape.out + tape.ys, own, since, self.options.params or [])
+        if not any(t is not None and t.requires_grad for t in [*self.initial, *self.inputs, *step.params]):
+            around.put_back(self.before)
+            return None
+        around.learn(self.before)
+        after = around.look()
+        step.mutates = any(leaf is not None and leaf._version > 0 for leaf in start)
+        blocks.learn_same(tape.out, tape.ys)
+        flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
+        weight = taped_bytes(tape, saved, step.params + self.inputs), storage_bytes(start) + around.snapshot_bytes()
+        head = Head(self.before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys])
+        del tape, saved
+        known = remembered.get(self.key)
+        if known is None or (known.costs.tape, known.costs.state) != weight:
+            known = Known(measure(step, start, *weight, self.device), set())
+            remembered.put(self.key, known)
+            around.put_back(after)
+        return self._run(step, head, flags, known)
+
+    def _run(self, step: TorchStep, head: Head, flags: list[bool], known: Known) -> tuple[Leaves, list[Tensor]] | None:
+        options = self.options
+        chain = _core.Chain.uniform(self.blocks.count, known.costs.step_cost())
+        plan = self._plan(chain)
+        if self.shared is None and plan.prediction.advances == 0 and not options.unknown and not options.verify:
+            known.fits.add(self.limit)
+            self.around.put_back(self.before)
+            set_last_report(Report.plain(known.costs, self.blocks.count, self.limit))
+            return None
+        report = Report.of(plan, self.blocks.count, self.limit, known.costs)
+        ledger = self.shared._ledger if self.shared else _core.Ledger(self.limit)
+        step.start_with(head)
+        call = Call(step, _core.HandleRun(step, chain, plan, ledger), report, flags)
+        if self.shared is not None:
+            weakref.finalize(call, self.shared._give_back)
+        carried = [leaf for leaf in self.initial if leaf is not None]
+        found = iter(_Node.apply(call, *carried, *self.inputs, *step.params))
+        set_last_report(report)
+        leaves = [next(found) if leaf is not None else None for leaf in self.initial]
+        return leaves, list(found)
+
+    def _plan(self, chain: _core.Chain) -> _core.Plan:
+        how = _core.PlanOptions()
+        how.strategy = self.options.strategy
+        how.tapes_stay = True
+        how.length_unknown = self.options.unknown
+        platform = _core.Platform(fast=self.limit)
+        if self.shared is not None:
+            least = _core.least_budget(chain, platform, how)
+            how.strategy, whole = "store_all", how.strategy
+            wanted = _core.least_budget(chain, platform, how)
+            how.strategy = whole
+            platform = _core.Platform(fast=self.shared._take(least, wanted))
+        return _core.make_plan(chain, platform, how)

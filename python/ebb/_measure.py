@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a block of steps costs: bytes and seconds, measured on the first one."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ebb._core import StepCost
+from ebb._torch_step import Leaves, Tape, TorchStep
+from ebb._trees import addresses, rounded, storage_bytes
+
+_ROUNDS = 2
+
+
+class LiveBytes(TorchDispatchMode):
+    """Bytes of the tensors that operations inside make and that are still alive: `live` and `peak`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self._seen: dict[int, Any] = {}
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        given = None
+        for leaf in tree_leaves(result):
+            if not isinstance(leaf, Tensor) or leaf.is_sparse:
+                continue
+            memory = leaf.untyped_storage()
+            if memory._cdata in self._seen:
+                continue
+            if given is None:
+                given = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+            if memory._cdata not in given:
+                self._add(memory, rounded(memory.nbytes(), leaf.device))
+        return result
+
+    def _add(self, memory: Any, nbytes: int) -> None:
+        key = memory._cdata
+
+        def forget() -> None:
+            self.live -= nbytes
+            del self._seen[key]
+
+        self._seen[key] = weakref.finalize(memory, forget)
+        self._seen[key].atexit = False
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)
+
+
+def peak_of(work: Callable[[], Any], device: torch.device) -> tuple[Any, int]:
+    """The result, and the most bytes that were held at once beyond those held before. On a GPU this resets the peak that
+    torch.cuda.max_memory_allocated() tells."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        result = work()
+        torch.cuda.synchronize(device)
+        return result, torch.cuda.max_memory_allocated(device) - before
+    with LiveBytes() as counted:
+        result = work()
+    return result, counted.peak
+
+
+def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def saved_by(make: Callable[[], Tape]) -> tuple[Tape, list[Tensor]]:
+    """The tape, and what autograd saved for it."""
+    saved: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        tape = make()
+    return tape, saved
+
+
+def taped_bytes(tape: Tape, saved: list[Tensor], callers: list[Tensor]) -> int:
+    """All that autograd saved, the states and outputs with it, without what is the caller's."""
+    held = [t for t in saved if not t.is_sparse] + tape.carry + tape.inputs + tape.ys + tape.after.tensors()
+    return storage_bytes(held, addresses(callers))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one block."""
+
+    state: int
+    tape: int
+    scratch: int
+    forward: float
+    record: float
+    backward: float
+
+    def step_cost(self) -> StepCost:
+        return StepCost(forward=self.forward, record=self.record, backward=self.backward, state=max(1, self.state),
+                        tape=max(1, self.tape), adjoint=max(1, self.state), scratch=self.scratch)
+
+
+def measure(step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device,
+            block: int = 0) -> Costs:
+    """Runs the block a few times, forward and back. Gradients go nowhere."""
+
+    def forward() -> None:
+        with torch.no_grad():
+            step.blocks.run(block, [None if t is None else t.clone() for t in initial], step.blocks.inputs(block, False))
+
+    def reverse(tape: Tape) -> None:
+        step.adjoint = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
+        step.pull_back(tape, [torch.ones_like(y) if y.requires_grad else None for y in tape.ys], [])
+
+    forward()
+    _, forward_peak = peak_of(forward, device)
+    tape, record_peak = peak_of(lambda: step.taped(block, initial), device)
+    step.begin_backward([])
+    reverse(tape)
+    tape = step.taped(block, initial)
+    _, reverse_peak = peak_of(lambda: reverse(tape), device)
+    seconds = [float("inf")] * 3
+    for _ in range(_ROUNDS):
+        seconds[0] = min(seconds[0], seconds_of(forward, device))
+        tapes: list[Tape] = []
+        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(step.taped(block, initial)), device))
+        seconds[2] = min(seconds[2], seconds_of(lambda: reverse(tapes[0]), device))
+    step.begin_backward([])
+    scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
+    return Costs(state_bytes, tape_bytes, scratch, *seconds)

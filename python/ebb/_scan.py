@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`scan` and `while_loop`: loops over time with gradients in a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._budget import Budget
+from ebb._engine import Options, in_budget, refuse_transforms
+from ebb._errors import Error
+from ebb._function_key import function_key
+from ebb._reach import reach
+from ebb._scan_blocks import Inputs, ScanBlocks
+from ebb._trees import Structure, check_alike
+
+_STEPS_WANTED = 200
+_LONGEST_CHUNK = 32
+
+
+def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget: int | str | Budget | None = None,
+         tiers: Sequence[Any] | None = None, chunk: int | None = None, strategy: str = "auto", length: int | None = None,
+         reverse: bool = False, reduce: str | None = None, preserve_rng_state: bool = True, verify: bool = False,
+         params: Iterable[Tensor] | torch.nn.Module | None = None) -> tuple[Any, Any]:
+    """Runs ``carry, y = f(carry, x)`` over time and returns the last carry and all ys, stacked.
+
+    >>> import torch, ebb
+    >>> cell = torch.nn.GRUCell(3, 5)
+    >>> def f(h, x):
+    ...     h = cell(x, h)
+    ...     return h, h
+    >>> h, hs = ebb.scan(f, torch.zeros(2, 5), torch.randn(100, 2, 3), budget="64KiB")
+    >>> hs.sum().backward()
+    >>> hs.shape, cell.weight_hh.grad.shape
+    (torch.Size([100, 2, 5]), torch.Size([15, 5]))
+
+    Gradients reach `init`, `xs` and every tensor that f captures, with the bits of plain autograd.
+
+    init, carry: tensors in any structure of tuples, lists, dicts, named tuples and None; shapes and dtypes stay.
+    xs: the same, the first dimension is time; or arrays; or a function of t; or None, with `length`. Tensors in host memory
+        are brought to the device of `init` block by block.
+    budget: bytes of memory for what backward needs, as a number, as "512MiB", or a shared `ebb.Budget`. None: no limit, plain
+        autograd.
+    tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
+    chunk: time steps that are kept or run again together. None: chosen by the length.
+    reverse: from the last time step to the first; ys stay in their places.
+    reduce: "sum" or "mean" of the ys instead of all of them: no memory that grows with time.
+    preserve_rng_state: random numbers (dropout) are drawn again alike.
+    verify: every step that runs again is checked to give the same bits.
+    params: tensors, or a module, that f uses beside its arguments. They are found in its first block; name them only
+        where later steps use others.
+
+    Raises `ebb.Error`, with `least_budget` where the budget is too small. What f raises comes through unchanged.
+    """
+    if reduce not in (None, "sum", "mean"):
+        raise Error(f"scan: reduce is {reduce!r}; it is None, \"sum\" or \"mean\"")
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+        raise Error(f"scan: chunk is {chunk!r}; it is a number of time steps, 1 or more")
+    carry = Structure(init, "init")
+    initial = carry.leaves(init)
+    inputs = Inputs(xs, length)
+    if inputs.length == 0:
+        return init, None
+    device = _device(f, initial, inputs.leaves)
+    if budget is None or not torch.is_grad_enabled():
+        return _plain(f, carry, initial, inputs, device, reverse, reduce)
+    given = _tensors(params)
+    refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
+    options = Options(budget, tuple(tiers or ()), strategy, preserve_rng_state, verify, given)
+    best = min(max(inputs.length // _STEPS_WANTED, 1), _LONGEST_CHUNK) if chunk is None else chunk
+    while True:
+        blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
+        key = ("scan", function_key(f), best, reverse, reduce, _kinds(initial), _kinds(inputs.leaves), inputs.length,
+               strategy, options.tiers, torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled(device.type))
+        try:
+            results = in_budget(blocks, f, initial, inputs.leaves, device, options, key)
+            break
+        except Error as error:
+            # Shorter blocks weigh less.
+            if chunk is not None or best == 1 or error.code != "infeasible_budget":
+                raise
+            best = max(1, best // 4)
+    if results is None:
+        return _plain(f, carry, initial, inputs, device, reverse, reduce)
+    leaves, ys = results
+    return carry.tree(leaves), blocks.tree(ys)
+
+
+def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:
+    if params is None:
+        return []
+    found = list(params.parameters()) if isinstance(params, torch.nn.Module) else list(params)
+    for tensor in found:
+        if not isinstance(tensor, Tensor):
+            raise Error(f"params holds a {type(tensor).__name__}; it is a module, or a list of tensors")
+    return found
+
+
+def _kinds(leaves: list[Any]) -> tuple[Any, ...]:
+    return tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves)
+
+
+def _device(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.device:
+    for leaf in initial:
+        if leaf is not None:
+            return leaf.device
+    modules, tensors = reach(f)
+    for tensor in [p for module in modules for p in module.parameters()] + tensors + inputs:
+        return tensor.device
+    return torch.device("cpu")
+
+
+def _plain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, device: torch.device, backwards: bool,
+           reduce: str | None) -> tuple[Any, Any]:
+    """As one would write it by hand."""
+    tree = carry.tree(initial)
+    parts = [leaf[:inputs.length] for leaf in inputs.leaves]
+    columns = [part.to(device, non_blocking=True).unbind(0) for part in parts]
+    structure: Structure | None = None
+    kept: list[list[Tensor]] = []
+    sums: list[Tensor] = []
+    steps = range(inputs.length)
+    for t in reversed(steps) if backwards else steps:
+        result = f(tree, inputs.at(t, columns, t))
+        if type(result) is not tuple or len(result) != 2:
+            raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
+        tree, y = result
+        if structure is None:
+            structure = Structure(y, "y")
+            check_alike("scan: the carry", initial, carry.leaves(tree))
+        leaves = [leaf for leaf in structure.leaves(y) if leaf is not None]
+        if reduce is None:
+            kept.append(leaves)
+        else:
+            sums = leaves if not sums else [total + leaf for total, leaf in zip(sums, leaves)]
+    if reduce is None:
+        columns_of = zip(*(reversed(kept) if backwards else kept))
+        found = [torch.stack(column) for column in columns_of]
+    else:
+        found = [total / inputs.length for total in sums] if reduce == "mean" else sums
+    return tree, structure.fill(found)

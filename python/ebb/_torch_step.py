@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Step of PyTorch tensors for the C++ executor: states are lists of tensors, tapes are autograd graphs.
+
+Gradients have the bits of plain autograd, however the steps are cut: autograd adds the gradients of a tensor in the order
+in which its uses are reached, last first, so what later blocks gave is put in first, as the gradient of the tensor itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ebb._captures import check_known
+from ebb._errors import Error
+from ebb._surroundings import Snapshot, Surroundings
+from ebb._trees import can_have_gradient
+
+Leaves = list[Any]  # tensors and None
+
+
+class Blocks(Protocol):
+    """What the steps of a plan compute. `ys` are flat: all leaves of a time step, then of the next."""
+
+    count: int
+    name: str
+
+    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
+        """Of one block, on the compute device and cut off from any graph; with `gradients` those that want one are
+        leaves that require it."""
+
+    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]: ...
+
+    def keep(self, block: int, ys: list[Tensor]) -> None:
+        """The block has run for the first time."""
+
+    def output_gradients(self, block: int) -> list[Tensor | None]:
+        """One for each of its ys."""
+
+    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        """Of its inputs, in their order; None where there is none."""
+
+    def same_as_output(self, leaf: int) -> int | None:
+        """Counted from the end of a block's ys: the one that is the very tensor of this leaf of the carry."""
+
+
+class State:
+    """What restarts the computation: the carry and what f changes beside it."""
+
+    __slots__ = ("leaves", "snapshot", "versions")
+
+    def __init__(self, leaves: Leaves, snapshot: Snapshot | None):
+        self.leaves = leaves
+        self.snapshot = snapshot
+        self.versions = [None if leaf is None else leaf._version for leaf in leaves]
+
+    def tensors(self) -> list[Tensor]:
+        kept = [leaf for leaf in self.leaves if leaf is not None]
+        return kept if self.snapshot is None else kept + self.snapshot[0] + self.snapshot[1]
+
+
+class Tape:
+    __slots__ = ("carry", "inputs", "out", "ys", "after")
+
+    def __init__(self, carry: Leaves, inputs: list[Tensor], out: Leaves, ys: list[Tensor], after: State):
+        self.carry, self.inputs, self.out, self.ys, self.after = carry, inputs, out, ys, after
+
+
+class Head:
+    """The first block, already run."""
+
+    def __init__(self, before: Snapshot, leaves: Leaves, ys: list[Tensor]):
+        self.before, self.leaves, self.ys = before, leaves, ys
+
+
+class TorchStep:
+    """advance, record, reverse, copy and drop as ebb/run/handle_run.h asks for; -1 is `work`, 0 `fast`."""
+
+    def __init__(self, blocks: Blocks, surroundings: Surroundings, params: list[Tensor], initial: Leaves, *,
+                 tiers: Any = None, verify: bool = False):
+        self.blocks = blocks
+        self.around = surroundings
+        self.params = params
+        self.tiers = tiers
+        self.mutates = False  # f changes its carry in place
+        self.mute = False  # outputs are with the caller already
+        self._initial = State(initial, None)
+        self._seen: dict[int, int] | None = {} if verify else None
+        self.head: Head | None = None
+        self.adjoint: list[Tensor | None] = []
+        self.running: list[Tensor | None] = []
+        self._kept: dict[int, State] = {}
+        self._tapes: dict[int, Tape] = {}
+        self._live: Leaves = []
+
+    def begin(self) -> None:
+        """A forward begins at the initial state."""
+        self.clear()
+        if self.head is None:
+            self.around.restore(self._initial.snapshot)
+        self._live = self._initial.leaves
+
+    def start_with(self, head: Head) -> None:
+        """The first block has run already."""
+        self.head = head
+        self._initial.snapshot = self.around.part(head.before)
+
+    def begin_backward(self, adjoint: list[Tensor | None]) -> None:
+        self.adjoint = adjoint
+        self.running = [None] * len(self.params)
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._tapes.clear()
+        self._live = []
+        if self.tiers is not None:
+            self.tiers.clear()
+
+    def final(self) -> Leaves:
+        return self._live
+
+    # The executor's calls.
+
+    def advance(self, start: int, end: int, first: bool) -> int:
+        self.around.fresh_casts()
+        live = self._live
+        with torch.no_grad():
+            for block in range(start, end):
+                if block == 0 and self.head is not None:
+                    live, ys = self.head.leaves, self.head.ys
+                    self.head = None
+                else:
+                    if self.mutates:
+                        live = [None if leaf is None else leaf.clone() for leaf in live]
+                    live, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
+                    live = [None if leaf is None else leaf.detach() for leaf in live]
+                if first and not self.mute:
+                    self.blocks.keep(block, ys)
+                if self._seen is not None:
+                    self._compare(block, live, first)
+        self._live = live
+        return end
+
+    def record(self, start: int, end: int, first: bool) -> None:
+        if start == 0 and self.head is not None:
+            self.around.put_back(self.head.before)
+            self.head = None
+        self.around.fresh_casts()
+        for block in range(start, end):
+            tape = self.taped(block, self._live)
+            own = {id(leaf) for leaf in tape.carry + tape.inputs + self.params}
+            check_known(tape.out + tape.ys, own, f"{self.blocks.name}: block {block}")
+            self._tapes[block] = tape
+            self._live = tape.after.leaves
+            if first and not self.mute:
+                self.blocks.keep(block, [y.detach() for y in tape.ys])
+            if self._seen is not None:
+                self._compare(block, self._live, first)
+
+    def taped(self, block: int, live: Leaves) -> Tape:
+        carry = [leaf.detach().requires_grad_() if can_have_gradient(leaf) else leaf for leaf in live]
+        with torch.enable_grad():
+            inputs = self.blocks.inputs(block, True)
+            given = [None if leaf is None else leaf.clone() for leaf in carry] if self.mutates else carry
+            out, ys = self.blocks.run(block, given, inputs)
+        after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
+        return Tape(carry, inputs, out, ys, after)
+
+    def reverse(self, start: int, end: int) -> None:
+        self._live = []
+        with _quiet_hooks(self.params):
+            for block in reversed(range(start, end)):
+                self._reverse(block, self._tapes.pop(block))
+
+    def _reverse(self, block: int, tape: Tape) -> None:
+        given = self.blocks.output_gradients(block)
+        same = [self.blocks.same_as_output(leaf) for leaf in range(len(tape.carry))]
+        seeds: list[Tensor | None] = [None] * len(same)
+        if any(k is not None for k in same):
+            # A carry that is an output itself: its gradient as an output went in first, with the block above.
+            if block + 1 < self.blocks.count:
+                for k in same:
+                    if k is not None:
+                        given[k] = None
+            if block > 0:
+                before = self.blocks.output_gradients(block - 1)
+                seeds = [None if k is None else before[k] for k in same]
+        of_inputs = self.pull_back(tape, given, seeds)
+        if of_inputs:
+            self.blocks.take_input_gradients(block, of_inputs)
+
+    def pull_back(self, tape: Tape, given: list[Tensor | None], seeds: list[Tensor | None]) -> list[Tensor | None]:
+        """From the adjoint after the tape's block to the one before it; adds to the running gradients of parameters. Returns
+        the gradients of the inputs. `given` are those of the ys, `seeds` come first in those of the carry."""
+        roots: list[Tensor] = []
+        gradients: list[Tensor] = []
+        for tensors, theirs in ((tape.out, self.adjoint), (tape.ys, given), (tape.carry, seeds), (self.params, self.running)):
+            for tensor, gradient in zip(tensors, theirs):
+                if gradient is not None and tensor is not None and tensor.requires_grad:
+                    roots.append(tensor)
+                    gradients.append(gradient)
+        carries = [leaf for leaf in tape.carry if leaf is not None and leaf.requires_grad]
+        inputs = [leaf for leaf in tape.inputs if leaf.requires_grad]
+        wanted = carries + inputs + self.params
+        found: list[Tensor | None] = [None] * len(wanted)
+        if roots and wanted:
+            found = list(torch.autograd.grad(roots, wanted, gradients, allow_unused=True))
+        rest = iter(found)
+        self.adjoint = [next(rest) if leaf is not None and leaf.requires_grad else None for leaf in tape.carry]
+        of_inputs = [next(rest) if leaf.requires_grad else None for leaf in tape.inputs]
+        self.running = list(rest)
+        return of_inputs if inputs else []
+
+    def copy(self, is_tape: bool, step: int, source: int, target: int) -> None:
+        if source < 0:
+            state = State(self._live, self.around.snapshot())
+        elif source == 0:
+            state = self._held(step)
+        else:
+            state = self.tiers.get(source - 1, step)
+        if target < 0:
+            self._check_unchanged(state)
+            self._live = state.leaves
+            self.around.restore(state.snapshot)
+        elif target == 0:
+            self._kept[step] = state
+        else:
+            self.tiers.put(target - 1, step, state)
+
+    def drop(self, is_tape: bool, step: int, place: int) -> None:
+        if place > 0:
+            self.tiers.drop(place - 1, step)
+        elif is_tape:
+            del self._tapes[step]
+        else:
+            del self._kept[step]
+
+    def _held(self, step: int) -> State:
+        if step in self._kept:
+            return self._kept[step]
+        return self._initial if step == 0 else self._tapes[step - 1].after
+
+    def _check_unchanged(self, state: State) -> None:
+        for leaf, version in zip(state.leaves, state.versions):
+            if leaf is not None and leaf._version != version:
+                raise Error(f"{self.blocks.name}: a carry was changed in place after f returned it, so that a step cannot "
+                            "be run again from it; change a clone instead")
+
+    def _compare(self, block: int, leaves: Leaves, first: bool) -> None:
+        mark = 0
+        for leaf in leaves:
+            if leaf is not None:
+                mark = zlib.crc32(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), mark)
+        if first and block not in self._seen:
+            self._seen[block] = mark
+        elif self._seen[block] != mark:
+            raise Error(f"{self.blocks.name}: block {block} gave another state when it ran again; f depends on something "
+                        "that is not in its arguments, its random numbers or its modules' buffers, or is not "
+                        "deterministic on this device")
+
+
+@contextlib.contextmanager
+def _quiet_hooks(params: list[Tensor]) -> Iterator[None]:
+    """Hooks of parameters are for the whole gradient, not for parts of it."""
+    hooked = [(param, dict(param._backward_hooks)) for param in params if param._backward_hooks]
+    for param, _ in hooked:
+        param._backward_hooks.clear()
+    try:
+        yield
+    finally:
+        for param, hooks in hooked:
+            param._backward_hooks.update(hooks)
