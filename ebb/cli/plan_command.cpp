@@ -8,7 +8,6 @@
 #include <ostream>
 #include <string>
 
-#include "ebb/cli/checkpoint_schedules.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/picture.h"
 #include "ebb/cli/plan_request.h"
@@ -16,6 +15,7 @@
 #include "ebb/cli/units.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
+#include "ebb/plan/checkpoint_schedules.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {

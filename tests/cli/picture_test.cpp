@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/cli/hand_made.h"
+#include "tests/plan/hand_made.h"
 
 namespace ebb {
 namespace {

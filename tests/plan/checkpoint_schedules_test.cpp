@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/checkpoint_schedules.h"
+#include "ebb/plan/checkpoint_schedules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "ebb/core/error.h"
-#include "tests/cli/hand_made.h"
-#include "tests/cli/run.h"
+#include "tests/plan/hand_made.h"
 
 namespace ebb {
 namespace {
@@ -25,35 +24,48 @@ using test::save;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Each line as the package itself would print it, shorter: F(n0,n1,ics,deps,storage) R(n1,n0)
+std::string storage(ScheduleAction::Storage storage) {
+  switch (storage) {
+    case ScheduleAction::Storage::ram:
+      return "RAM";
+    case ScheduleAction::Storage::disk:
+      return "DISK";
+    case ScheduleAction::Storage::work:
+      return "WORK";
+    case ScheduleAction::Storage::none:
+      return "NONE";
+  }
+  return "?";
+}
+
+std::string in_short(const ScheduleAction& a) {
+  using Kind = ScheduleAction::Kind;
+  const std::string n0 = std::to_string(a.n0), n1 = std::to_string(a.n1);
+  switch (a.kind) {
+    case Kind::forward:
+      return "F(" + n0 + "," + n1 + "," + (a.write_ics ? "ics," : "-,") +
+             (a.write_adj_deps ? "deps," : "-,") + storage(a.to) + ")";
+    case Kind::reverse:
+      return "R(" + n1 + "," + n0 + ")";
+    case Kind::copy:
+      return "C(" + n0 + "," + storage(a.from) + "," + storage(a.to) + ")";
+    case Kind::move:
+      return "M(" + n0 + "," + storage(a.from) + "," + storage(a.to) + ")";
+    case Kind::end_forward:
+      return "EndForward";
+    case Kind::end_reverse:
+      return "EndReverse";
+  }
+  return "?";
+}
+
+// Each action as the package itself would print it, shorter: F(n0,n1,ics,deps,storage) R(n1,n0)
 // C(n,from,to) M(n,from,to).
 std::vector<std::string> said(const Plan& plan, std::int64_t steps) {
-  std::ostringstream out;
-  write_checkpoint_schedules(plan, steps, out);
-  std::vector<std::string> short_lines;
-  for (const std::string& line : test::lines_of(out.str())) {
-    const auto json = nlohmann::json::parse(line);
-    const auto number = [&json](const char* key) {
-      return std::to_string(json.at(key).get<std::int64_t>());
-    };
-    const auto text = [&json](const char* key) { return json.at(key).get<std::string>(); };
-    const std::string action = text("action");
-    if (action == "Forward") {
-      short_lines.push_back("F(" + number("n0") + "," + number("n1") + "," +
-                            (json.at("write_ics").get<bool>() ? "ics," : "-,") +
-                            (json.at("write_adj_deps").get<bool>() ? "deps," : "-,") +
-                            text("storage") + ")");
-    } else if (action == "Reverse") {
-      EXPECT_TRUE(json.at("clear_adj_deps").get<bool>());
-      short_lines.push_back("R(" + number("n1") + "," + number("n0") + ")");
-    } else if (action == "Copy" || action == "Move") {
-      short_lines.push_back(action.substr(0, 1) + "(" + number("n") + "," + text("from_storage") +
-                            "," + text("to_storage") + ")");
-    } else {
-      short_lines.push_back(action);
-    }
-  }
-  return short_lines;
+  std::vector<std::string> all;
+  ScheduleCursor cursor(plan, steps);
+  for (ScheduleAction action; cursor.next(action);) all.push_back(in_short(action));
+  return all;
 }
 
 std::string refusal(const Plan& plan, std::int64_t steps) {
@@ -192,6 +204,36 @@ TEST(CheckpointSchedules, DoesNotWriteWhatIsNeverLoaded) {
   EXPECT_THAT(said(plan, 2),
               ElementsAre("F(0,1,ics,-,RAM)", "F(1,2,-,deps,WORK)", "EndForward", "R(2,1)",
                           "M(0,RAM,WORK)", "F(0,1,-,deps,WORK)", "R(1,0)", "EndReverse"));
+}
+
+TEST(CheckpointSchedules, AreWrittenWithTheKeysOfThePackage) {
+  Plan plan = hand_made({save(0), Advance{0, 1}, Record{1, 2}, Reverse{1, 2}, load(0), Record{0, 1},
+                         Reverse{0, 1}, drop_state(0, Place::fast)});
+  plan.machine.start_charged = true;
+  std::ostringstream out;
+  write_checkpoint_schedules(plan, 2, out);
+  EXPECT_EQ(
+      out.str(),
+      R"({"action":"Forward","n0":0,"n1":1,"write_ics":true,"write_adj_deps":false,"storage":"RAM"}
+{"action":"Forward","n0":1,"n1":2,"write_ics":false,"write_adj_deps":true,"storage":"WORK"}
+{"action":"EndForward"}
+{"action":"Reverse","n1":2,"n0":1,"clear_adj_deps":true}
+{"action":"Move","n":0,"from_storage":"RAM","to_storage":"WORK"}
+{"action":"Forward","n0":0,"n1":1,"write_ics":false,"write_adj_deps":true,"storage":"WORK"}
+{"action":"Reverse","n1":1,"n0":0,"clear_adj_deps":true}
+{"action":"EndReverse"}
+)");
+}
+
+TEST(CheckpointSchedules, ACursorOutlivesItsPlan) {
+  auto plan = std::make_unique<Plan>(hand_made({Record{0, 1}, Reverse{0, 1}}));
+  ScheduleCursor cursor(*plan, 1);
+  plan.reset();
+  ScheduleAction action;
+  int count = 0;
+  while (cursor.next(action)) ++count;
+  EXPECT_EQ(count, 4);
+  EXPECT_FALSE(cursor.next(action));
 }
 
 TEST(CheckpointSchedules, OfNoStepsOnlyEnds) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/checkpoint_schedules.h"
+#include "ebb/plan/checkpoint_schedules.h"
 
 #include <algorithm>
 #include <deque>
-#include <functional>
 #include <map>
 #include <optional>
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +19,9 @@ namespace ebb {
 namespace {
 
 using Step = std::int64_t;
-using Sink = std::function<void(const std::string&)>;
+using Said = ScheduleAction;
+using Kind = ScheduleAction::Kind;
+using Storage = ScheduleAction::Storage;
 using Key = std::pair<std::int8_t, Step>;  // place, step
 
 Key key_of(Place place, Step step) { return {place.id, step}; }
@@ -93,28 +95,42 @@ class Ahead {
   std::deque<Action> seen_;
 };
 
-class Translation {
+const char* name_of(Storage storage) {
+  switch (storage) {
+    case Storage::none:
+      return "NONE";
+    case Storage::work:
+      return "WORK";
+    case Storage::ram:
+      return "RAM";
+    case Storage::disk:
+      return "DISK";
+  }
+  return "";
+}
+
+const char* word_of(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+class ScheduleCursor::Translation {
  public:
-  Translation(const Plan& plan, Step steps, const Foresight& foresight, Sink sink)
+  Translation(const Plan& plan, Step steps)
       : plan_(plan),
         steps_(steps),
         left_(steps),
-        foresight_(foresight),
-        sink_(std::move(sink)),
+        foresight_(foresee(plan)),
         ahead_(plan.cursor()) {
-    if (foresight.start_used) saves_.push_back(Place::fast);
+    if (foresight_.start_used) saves_.push_back(Place::fast);
+    if (steps_ == 0) said_.push_back({.kind = Kind::end_forward});
   }
 
-  void run() {
-    if (steps_ == 0) sink_(R"({"action":"EndForward"})");
-    for (Action action; ahead_.next(action);) {
-      current_ = &action;
-      std::visit([this](const auto& a) { translate(a); }, action);
-      current_ = nullptr;
-    }
-    close();
-    if (!queue_.empty()) refuse("it loads a state that no step runs from");
-    sink_(R"({"action":"EndReverse"})");
+  bool next(Said& action) {
+    while (said_.empty() && !ended_) go_on();
+    if (said_.empty()) return false;
+    action = said_.front();
+    said_.pop_front();
+    return true;
   }
 
  private:
@@ -125,6 +141,20 @@ class Translation {
     Place from, to;
     bool move;
   };
+
+  void go_on() {
+    Action action;
+    if (ahead_.next(action)) {
+      current_ = &action;
+      std::visit([this](const auto& a) { translate(a); }, action);
+      current_ = nullptr;
+      return;
+    }
+    close();
+    if (!queue_.empty()) refuse("it loads a state that no step runs from");
+    said_.push_back({.kind = Kind::end_reverse});
+    ended_ = true;
+  }
 
   void translate(const Advance& a) {
     check_no_load_waits();
@@ -144,11 +174,11 @@ class Translation {
     if (!saves_.empty()) refuse("it keeps the state and the tape of one step at once");
     const Step kept_below = std::max(a.from, ahead_.reverse_follows().value_or(a.to));
     for (Step step = a.from; step < kept_below; ++step) {
-      forward(step, step + 1, false, true, "RAM");
+      forward(step, step + 1, false, true, Storage::ram);
       tapes_.insert(step);
     }
     if (kept_below < a.to) {
-      forward(kept_below, a.to, false, true, "WORK");
+      forward(kept_below, a.to, false, true, Storage::work);
       work_tapes_ = {kept_below, a.to};
     }
     live_ = a.to;
@@ -166,7 +196,7 @@ class Translation {
     for (; last > a.from; --last) {
       if (tapes_.erase(last - 1) == 0) refuse("its tape is not held");
       if (work_state_) refuse("it needs a tape while a loaded state waits in WORK");
-      transfer(true, last - 1, "RAM", "WORK");
+      transfer(true, last - 1, Storage::ram, Storage::work);
       reverse(last, last - 1);
     }
     left_ = a.from;
@@ -224,7 +254,7 @@ class Translation {
     if (t.from == t.to) {
       if (found == held_.end())
         return;  // moved away by its last use, or never used and not written
-      transfer(true, t.step, storage(t.from), "NONE");
+      transfer(true, t.step, storage(t.from), Storage::none);
       held_.erase(found);
       return;
     }
@@ -247,7 +277,7 @@ class Translation {
     const auto [from, to] = *open_;
     open_.reset();
     if (open_saves_.empty()) {
-      forward(from, to, false, false, "WORK");
+      forward(from, to, false, false, Storage::work);
     } else {
       const Place first = open_saves_.front();
       forward(from, to, true, false, storage(first));
@@ -266,31 +296,33 @@ class Translation {
     if (waits) refuse("the state it runs from cannot be loaded before it");
   }
 
-  const char* storage(Place place) {
-    if (place == Place::work) return "WORK";
-    if (place == Place::fast) return "RAM";
+  Storage storage(Place place) {
+    if (place == Place::work) return Storage::work;
+    if (place == Place::fast) return Storage::ram;
     if (!disk_) disk_ = place;
     if (place != *disk_) refuse("it uses a second slow tier");
-    return "DISK";
+    return Storage::disk;
   }
 
-  void forward(Step n0, Step n1, bool write_ics, bool write_adj_deps, const char* to) {
+  void forward(Step n0, Step n1, bool write_ics, bool write_adj_deps, Storage to) {
     work_state_ = false;
-    const auto word = [](bool value) { return value ? "true" : "false"; };
-    sink_(std::string(R"({"action":"Forward","n0":)") + std::to_string(n0) + R"(,"n1":)" +
-          std::to_string(n1) + R"(,"write_ics":)" + word(write_ics) + R"(,"write_adj_deps":)" +
-          word(write_adj_deps) + R"(,"storage":")" + to + R"("})");
-    if (n1 == steps_ && !std::exchange(forward_ended_, true)) sink_(R"({"action":"EndForward"})");
+    said_.push_back({.kind = Kind::forward,
+                     .n0 = n0,
+                     .n1 = n1,
+                     .write_ics = write_ics,
+                     .write_adj_deps = write_adj_deps,
+                     .to = to});
+    if (n1 == steps_ && !std::exchange(forward_ended_, true))
+      said_.push_back({.kind = Kind::end_forward});
   }
 
   void reverse(Step n1, Step n0) {
-    sink_(R"({"action":"Reverse","n1":)" + std::to_string(n1) + R"(,"n0":)" + std::to_string(n0) +
-          R"(,"clear_adj_deps":true})");
+    said_.push_back({.kind = Kind::reverse, .n0 = n0, .n1 = n1});
   }
 
-  void transfer(bool move, Step n, const char* from, const char* to) {
-    sink_(std::string(R"({"action":")") + (move ? "Move" : "Copy") + R"(","n":)" +
-          std::to_string(n) + R"(,"from_storage":")" + from + R"(","to_storage":")" + to + R"("})");
+  void transfer(bool move, Step n, Storage from, Storage to) {
+    said_.push_back(
+        {.kind = move ? Kind::move : Kind::copy, .n0 = n, .from = from, .to = to});
   }
 
   [[noreturn]] void refuse(const char* why) const {
@@ -301,13 +333,14 @@ class Translation {
          "; a strategy that keeps only states in fast and one slow tier, such as revolve, can");
   }
 
-  const Plan& plan_;
+  const Plan plan_;  // its own: it may outlive the one it was made from
   const Step steps_;
   Step left_;  // not yet reversed
-  const Foresight& foresight_;
-  const Sink sink_;
+  const Foresight foresight_;
   Ahead ahead_;
   const Action* current_ = nullptr;
+  std::deque<Said> said_;  // not yet handed out
+  bool ended_ = false;
 
   std::optional<Step> live_ = 0;
   std::vector<Place> saves_;                   // of the live state, not yet written by a Forward
@@ -323,18 +356,50 @@ class Translation {
   bool forward_ended_ = false;
 };
 
-}  // namespace
+ScheduleCursor::ScheduleCursor(const Plan& plan, std::int64_t steps)
+    : translation_(std::make_unique<Translation>(plan, steps)) {}
+ScheduleCursor::~ScheduleCursor() = default;
+ScheduleCursor::ScheduleCursor(ScheduleCursor&&) noexcept = default;
+ScheduleCursor& ScheduleCursor::operator=(ScheduleCursor&&) noexcept = default;
+
+bool ScheduleCursor::next(ScheduleAction& action) { return translation_->next(action); }
+
+std::string to_json(const ScheduleAction& a) {
+  std::ostringstream out;
+  switch (a.kind) {
+    case Kind::forward:
+      out << R"({"action":"Forward","n0":)" << a.n0 << R"(,"n1":)" << a.n1 << R"(,"write_ics":)"
+          << word_of(a.write_ics) << R"(,"write_adj_deps":)" << word_of(a.write_adj_deps)
+          << R"(,"storage":")" << name_of(a.to) << R"("})";
+      break;
+    case Kind::reverse:
+      out << R"({"action":"Reverse","n1":)" << a.n1 << R"(,"n0":)" << a.n0
+          << R"(,"clear_adj_deps":true})";
+      break;
+    case Kind::copy:
+    case Kind::move:
+      out << R"({"action":")" << (a.kind == Kind::move ? "Move" : "Copy") << R"(","n":)" << a.n0
+          << R"(,"from_storage":")" << name_of(a.from) << R"(","to_storage":")" << name_of(a.to)
+          << R"("})";
+      break;
+    case Kind::end_forward:
+      return R"({"action":"EndForward"})";
+    case Kind::end_reverse:
+      return R"({"action":"EndReverse"})";
+  }
+  return out.str();
+}
 
 void check_checkpoint_schedules(const Plan& plan, std::int64_t steps) {
-  Translation(plan, steps, foresee(plan), [](const std::string&) {}).run();
+  ScheduleCursor cursor(plan, steps);
+  for (ScheduleAction action; cursor.next(action);) {
+  }
 }
 
 void write_checkpoint_schedules(const Plan& plan, std::int64_t steps, std::ostream& out) {
-  const Foresight foresight = foresee(plan);
-  Translation(plan, steps, foresight, [](const std::string&) {}).run();
-  Translation(plan, steps, foresight, [&out](const std::string& line) {
-    out << line << '\n';
-  }).run();
+  check_checkpoint_schedules(plan, steps);
+  ScheduleCursor cursor(plan, steps);
+  for (ScheduleAction action; cursor.next(action);) out << to_json(action) << '\n';
 }
 
 }  // namespace ebb
