@@ -9,4 +9,8 @@ NB_MODULE(_core, module) {
   ebb::python::bind_errors(module);
   ebb::python::bind_plan(module);
   ebb::python::bind_handle_run(module);
+  ebb::python::bind_store(module);
+  ebb::python::bind_actions(module);
+  ebb::python::bind_questions(module);
+  ebb::python::bind_step_run(module);
 }

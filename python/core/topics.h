@@ -9,5 +9,9 @@ namespace ebb::python {
 void bind_errors(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_handle_run(nanobind::module_& module);
+void bind_store(nanobind::module_& module);
+void bind_actions(nanobind::module_& module);
+void bind_questions(nanobind::module_& module);
+void bind_step_run(nanobind::module_& module);
 
 }  // namespace ebb::python

@@ -13,6 +13,7 @@ from typing import Any
 from ebb._budget import Budget
 from ebb._core import version as __version__
 from ebb._errors import Error
+from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
 # Where names that need PyTorch live.
 _TORCH = {
@@ -20,7 +21,7 @@ _TORCH = {
     "scan": "ebb._scan",
 }
 
-__all__ = ["Budget", "Error", "__version__", *_TORCH]
+__all__ = ["Budget", "Error", "FileTier", "MemoryTier", "__version__", "file_tier", "memory_tier", *_TORCH]
 
 
 def __getattr__(name: str) -> Any:

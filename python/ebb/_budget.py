@@ -1,22 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets: bytes as numbers or words, and one budget for several calls."""
+"""One budget for several calls."""
 
 from __future__ import annotations
 
 from ebb import _core
 from ebb._errors import Error
-
-
-def bytes_of(value: int | str, what: str = "budget") -> int:
-    """
-    >>> bytes_of("2MiB"), bytes_of(1000)
-    (2097152, 1000)
-    """
-    if isinstance(value, str):
-        return _core.parse_bytes(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Error(f"{what} is {value!r}; it is a number of bytes, 0 or more, or words like \"512MiB\"")
-    return value
+from ebb._sizes import as_bytes
 
 
 class Budget:
@@ -31,7 +20,7 @@ class Budget:
     """
 
     def __init__(self, total: int | str):
-        self.total = bytes_of(total)
+        self.total = as_bytes(total, "budget")
         self._ledger = _core.Ledger(self.total)
         self._known: list[tuple[int, int]] = []  # least and wanted, of the calls of the last round
         self._round: list[tuple[int, int]] = []

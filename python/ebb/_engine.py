@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from ebb import _core
-from ebb._budget import Budget, bytes_of
+from ebb._budget import Budget
 from ebb._captures import find_captures, sequence_number
 from ebb._errors import Error
 from ebb._measure import Costs, measure, saved_by, taped_bytes
 from ebb._report import Report
+from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_step import Head, Leaves, TorchStep
 from ebb._trees import storage_bytes
@@ -174,7 +175,7 @@ def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], d
     """The final carry and the outputs, attached to the caller's graph. None: all fits, or there is nothing to
     differentiate, so that plain autograd does it best."""
     shared = options.budget if isinstance(options.budget, Budget) else None
-    limit = shared.total if shared else bytes_of(options.budget)
+    limit = shared.total if shared else as_bytes(options.budget, "budget")
     known = remembered.get(key)
     if known is not None and shared is None and limit in known.fits:
         set_last_report(Report.plain(known.costs, blocks.count, limit))

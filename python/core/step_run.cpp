@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs over bytes: the executor calls a Python object with the addresses of states, tapes and
+// adjoints in its own memory. What lies there is that object's business.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebb/run/run.h"
+#include "python/core/topics.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ebb::python {
+namespace {
+
+std::uintptr_t address(const std::byte* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// Takes Python's lock for each call: the run itself goes without.
+class PythonStep : public Step {
+ public:
+  PythonStep(const nb::object& calls, std::int64_t steps, const StepBytes& bytes, Bytes after)
+      : steps_(steps),
+        bytes_(bytes),
+        after_(after),
+        begin_(calls.attr("begin")),
+        ended_(calls.attr("ended")),
+        advance_(calls.attr("advance")),
+        record_(calls.attr("record")),
+        reverse_(calls.attr("reverse")) {}
+
+  std::int64_t steps() const override { return steps_; }
+  StepBytes bytes(std::int64_t) const override { return bytes_; }
+  Bytes state_in_tape(std::int64_t) const override { return after_; }
+
+  void begin() override {
+    const nb::gil_scoped_acquire python;
+    begin_();
+  }
+  std::int64_t advance(const StepSpan& span, std::byte* state, std::byte*) override {
+    const nb::gil_scoped_acquire python;
+    return nb::cast<std::int64_t>(advance_(span.from, span.to, span.first, address(state)));
+  }
+  bool ended(std::int64_t step, const std::byte* state) override {
+    const nb::gil_scoped_acquire python;
+    return nb::cast<bool>(ended_(step, address(state)));
+  }
+  void record(const StepSpan& span, std::byte* state, const Tapes& tapes, std::byte*) override {
+    const nb::gil_scoped_acquire python;
+    record_(span.from, span.to, span.first, address(state), address(tapes.data), tapes.stride);
+  }
+  void reverse(std::int64_t from, std::int64_t to, const Tapes& tapes, std::byte* adjoint,
+               std::byte*) override {
+    const nb::gil_scoped_acquire python;
+    reverse_(from, to, address(tapes.data), tapes.stride, address(adjoint));
+  }
+
+ private:
+  std::int64_t steps_;
+  StepBytes bytes_;
+  Bytes after_;  // where in a tape the state after the step lies
+  nb::object begin_, ended_, advance_, record_, reverse_;
+};
+
+class PythonRun {
+ public:
+  PythonRun(const nb::object& calls, std::int64_t steps, Bytes state, Bytes tape, Bytes after,
+            RunOptions options)
+      : state_(static_cast<std::size_t>(state)),
+        step_(calls, steps, {.state = state, .tape = tape, .adjoint = state, .scratch = 0}, after) {
+    const nb::gil_scoped_release python;
+    run_ = std::make_unique<Run>(step_, std::move(options));
+  }
+
+  // All of them have the bytes of a state.
+  void forward(std::uintptr_t initial, std::uintptr_t final) {
+    const nb::gil_scoped_release python;
+    run_->forward(given(initial), room(final));
+  }
+  void backward(std::uintptr_t adjoint, std::uintptr_t gradient) {
+    const nb::gil_scoped_release python;
+    run_->backward(given(adjoint), room(gradient));
+  }
+  const Run& run() const { return *run_; }
+
+ private:
+  std::span<const std::byte> given(std::uintptr_t at) const {
+    return {reinterpret_cast<const std::byte*>(at), state_};
+  }
+  std::span<std::byte> room(std::uintptr_t at) const {
+    return {reinterpret_cast<std::byte*>(at), state_};
+  }
+
+  std::size_t state_;
+  PythonStep step_;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace
+
+void bind_step_run(nb::module_& module) {
+  nb::class_<RunOptions>(module, "RunOptions")
+      .def(nb::init<>())
+      .def_rw("budget", &RunOptions::budget)
+      .def_rw("tiers", &RunOptions::tiers)
+      .def_rw("strategy", &RunOptions::strategy)
+      .def_rw("slots", &RunOptions::slots, nb::arg().none())
+      .def_rw("intervals", &RunOptions::intervals)
+      .def_rw("period", &RunOptions::period, nb::arg().none())
+      .def_rw("sync", &RunOptions::sync)
+      .def_rw("chain", &RunOptions::chain, nb::arg().none())
+      .def_rw("ledger", &RunOptions::ledger, nb::arg().none())
+      .def_rw("trace_events", &RunOptions::trace_events)
+      .def_prop_rw(
+          "tier_seconds", [](const RunOptions& o) { return o.profile.tier_seconds; },
+          [](RunOptions& o, double seconds) { o.profile.tier_seconds = seconds; })
+      .def_prop_rw(
+          "expected_steps", [](const RunOptions& o) { return o.profile.expected_steps; },
+          [](RunOptions& o, std::int64_t steps) { o.profile.expected_steps = steps; });
+  module.attr("UNKNOWN") = Step::kUnknown;
+  nb::class_<PythonRun>(module, "StepRun")
+      .def(nb::init<const nb::object&, std::int64_t, Bytes, Bytes, Bytes, RunOptions>(), "calls"_a,
+           "steps"_a, "state"_a, "tape"_a, "after"_a, "options"_a)
+      .def("forward", &PythonRun::forward, "initial"_a, "final"_a)
+      .def("backward", &PythonRun::backward, "adjoint"_a, "gradient"_a)
+      .def("report", [](const PythonRun& run) { return run.run().report(); })
+      .def("plan", [](const PythonRun& run) { return std::make_shared<const Plan>(run.run().plan()); })
+      .def("trace_json", [](const PythonRun& run) { return run.run().trace_json(); });
+}
+
+}  // namespace ebb::python
