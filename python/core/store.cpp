@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ebb/core/error.h"
+#include "ebb/run/profile.h"
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -222,6 +223,13 @@ void bind_store(nb::module_& module) {
                          {.engine = engine_of(engine), .direct = direct});
       },
       "directory"_a, "capacity"_a, "name"_a = "disk", "engine"_a = "any", "direct"_a = true);
+  // Writes and reads items of that size for about that long.
+  module.def(
+      "profile_tier",
+      [](const SlowTier& tier, Bytes item, double seconds) {
+        return profile_tier(tier, item, {.tier_seconds = seconds});
+      },
+      "tier"_a, "item"_a, "seconds"_a = 0.3, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<PythonStore>(module, "Store",
                           "Items in slow tiers, put and got while the caller computes. Memory is an "
                           "address and a size; `keep` is any object that is kept until the ticket "

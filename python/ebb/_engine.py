@@ -22,6 +22,7 @@ from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_step import Head, Leaves, TorchStep
+from ebb._torch_tiers import TorchTiers, buffer_bytes, speed_of
 from ebb._trees import storage_bytes
 
 _KEPT = 256  # blocks whose costs are remembered
@@ -230,7 +231,8 @@ class _Attempt:
 
     def _run(self, step: TorchStep, head: Head, flags: list[bool], known: Known) -> tuple[Leaves, list[Tensor]] | None:
         options = self.options
-        chain = _core.Chain.uniform(self.blocks.count, known.costs.step_cost())
+        extra = buffer_bytes(options.tiers, known.costs.state, self.device)
+        chain = _core.Chain.uniform(self.blocks.count, known.costs.step_cost(extra))
         plan = self._plan(chain)
         if self.shared is None and plan.prediction.advances == 0 and not options.unknown and not options.verify:
             known.fits.add(self.limit)
@@ -240,6 +242,8 @@ class _Attempt:
         report = Report.of(plan, self.blocks.count, self.limit, known.costs)
         ledger = self.shared._ledger if self.shared else _core.Ledger(self.limit)
         step.start_with(head)
+        if options.tiers:
+            step.tiers = TorchTiers(options.tiers, plan.prediction.peak[1:], chain[0].state, step.initial, self.device)
         call = Call(step, _core.HandleRun(step, chain, plan, ledger), report, flags)
         if self.shared is not None:
             weakref.finalize(call, self.shared._give_back)
@@ -254,11 +258,19 @@ class _Attempt:
         how.strategy = self.options.strategy
         how.tapes_stay = True
         how.length_unknown = self.options.unknown
-        platform = _core.Platform(fast=self.limit)
+        item = chain[0].state
+        speeds = [speed_of(tier, item, self.device) for tier in self.options.tiers]
+        limit = self.limit
         if self.shared is not None:
+            platform = _core.Platform(fast=limit, tiers=speeds)
             least = _core.least_budget(chain, platform, how)
-            how.strategy, whole = "store_all", how.strategy
-            wanted = _core.least_budget(chain, platform, how)
-            how.strategy = whole
-            platform = _core.Platform(fast=self.shared._take(least, wanted))
-        return _core.make_plan(chain, platform, how)
+            whole = _core.PlanOptions()
+            whole.strategy = "store_all"
+            limit = self.shared._take(least or 0, _core.least_budget(chain, platform, whole) or 0)
+        try:
+            return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
+        except Error as error:
+            if error.code == "infeasible_budget":
+                raise Error(f"{self.blocks.name}: {error}".replace("a smaller step", "a smaller chunk"), error.code,
+                            error.least_budget) from None
+            raise

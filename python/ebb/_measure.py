@@ -107,9 +107,9 @@ class Costs:
     record: float
     backward: float
 
-    def step_cost(self) -> StepCost:
+    def step_cost(self, extra: int = 0) -> StepCost:
         return StepCost(forward=self.forward, record=self.record, backward=self.backward, state=max(1, self.state),
-                        tape=max(1, self.tape), adjoint=max(1, self.state), scratch=self.scratch)
+                        tape=max(1, self.tape), adjoint=max(1, self.state), scratch=self.scratch + extra)
 
 
 def measure(step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device,

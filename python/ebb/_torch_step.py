@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -51,12 +51,19 @@ class Blocks(Protocol):
 class State:
     """What restarts the computation: the carry and what f changes beside it."""
 
-    __slots__ = ("leaves", "snapshot", "versions")
+    __slots__ = ("leaves", "snapshot", "versions", "wait")
 
     def __init__(self, leaves: Leaves, snapshot: Snapshot | None):
         self.leaves = leaves
         self.snapshot = snapshot
+        self.wait: Callable[[], None] | None = None  # until it has arrived
         self.versions = [None if leaf is None else leaf._version for leaf in leaves]
+
+    def arrive(self) -> None:
+        if self.wait is not None:
+            self.wait()
+            self.wait = None
+            self.versions = [None if leaf is None else leaf._version for leaf in self.leaves]
 
     def tensors(self) -> list[Tensor]:
         kept = [leaf for leaf in self.leaves if leaf is not None]
@@ -88,7 +95,7 @@ class TorchStep:
         self.tiers = tiers
         self.mutates = False  # f changes its carry in place
         self.mute = False  # outputs are with the caller already
-        self._initial = State(initial, None)
+        self.initial = State(initial, None)
         self._seen: dict[int, int] | None = {} if verify else None
         self.head: Head | None = None
         self.adjoint: list[Tensor | None] = []
@@ -101,13 +108,13 @@ class TorchStep:
         """A forward begins at the initial state."""
         self.clear()
         if self.head is None:
-            self.around.restore(self._initial.snapshot)
-        self._live = self._initial.leaves
+            self.around.restore(self.initial.snapshot)
+        self._live = self.initial.leaves
 
     def start_with(self, head: Head) -> None:
         """The first block has run already."""
         self.head = head
-        self._initial.snapshot = self.around.part(head.before)
+        self.initial.snapshot = self.around.part(head.before)
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self.adjoint = adjoint
@@ -222,6 +229,8 @@ class TorchStep:
             state = self._held(step)
         else:
             state = self.tiers.get(source - 1, step)
+        if target != 0:
+            state.arrive()
         if target < 0:
             self._check_unchanged(state)
             self._live = state.leaves
@@ -242,7 +251,7 @@ class TorchStep:
     def _held(self, step: int) -> State:
         if step in self._kept:
             return self._kept[step]
-        return self._initial if step == 0 else self._tapes[step - 1].after
+        return self.initial if step == 0 else self._tapes[step - 1].after
 
     def _check_unchanged(self, state: State) -> None:
         for leaf, version in zip(state.leaves, state.versions):
