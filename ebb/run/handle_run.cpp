@@ -38,7 +38,7 @@ struct HandleRun::State {
     abandon();
     measured = {};
     measured.peak.assign(1 + plan->machine.platform.tiers.size(), 0);
-    measured.peak[0] = plan->prediction.peak[0];
+    measured.peak[0] = most();
     measured.tiers.resize(plan->machine.platform.tiers.size());
     measured.first_states.resize(measured.peak.size());
     held.assign(measured.peak.size(), 0);
@@ -47,7 +47,7 @@ struct HandleRun::State {
     live = frontier = 0;
     const double start = now();
     guarded([&] {
-      account.charge(plan->prediction.peak[0]);
+      account.charge(most());
       phase = Phase::forward;
       cursor = plan->cursor();
       if (!known && step.ended(0)) finish(0);
@@ -72,7 +72,7 @@ struct HandleRun::State {
     const double start = now();
     measured.steps = left;
     guarded([&] {
-      account.charge(plan->prediction.peak[0] - account.live());
+      account.charge(most() - account.live());
       phase = Phase::backward;
       Action action = Advance{0, 0};
       while (left > 0 && cursor->next(action)) take(action);
@@ -155,7 +155,7 @@ struct HandleRun::State {
 
   void run(const Copy& action) {
     const bool is_state = action.item == Item::state;
-    const Bytes bytes = is_state ? chain.state(action.step) : chain.at(action.step).tape;
+    const Bytes bytes = bytes_of(action.item, action.step);
     if (action.to != Place::work) held[place(action.to)] += bytes;
     if (action.to == Place::fast) (is_state ? measured.states_kept : measured.tapes_kept) += 1;
     if (is_state && action.to != Place::work) {
@@ -180,10 +180,15 @@ struct HandleRun::State {
 
   void run(const Drop& action) {
     step.drop(action);
-    held[place(action.place)] -=
-        action.item == Item::state ? chain.state(action.step) : chain.at(action.step).tape;
+    held[place(action.place)] -= bytes_of(action.item, action.step);
   }
 
+  // Not chain.state(): a sequence of unknown length may be longer than the chain says.
+  Bytes bytes_of(Item item, std::int64_t index) const {
+    return item == Item::state ? chain.at(index).state : chain.at(index).tape;
+  }
+  // All of the budget where nobody knows how long it will be.
+  Bytes most() const { return unknown() ? plan->machine.platform.fast : plan->prediction.peak[0]; }
   static std::size_t place(Place at) { return static_cast<std::size_t>(at.id - 1); }
   HandleStep& step;
   Chain chain;

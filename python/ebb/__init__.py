@@ -19,6 +19,7 @@ from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 _TORCH = {
     "last_report": "ebb._engine",
     "scan": "ebb._scan",
+    "while_loop": "ebb._scan",
 }
 
 __all__ = ["Budget", "Error", "FileTier", "MemoryTier", "__version__", "file_tier", "memory_tier", *_TORCH]

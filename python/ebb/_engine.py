@@ -21,8 +21,8 @@ from ebb._measure import Costs, measure, saved_by, taped_bytes
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
-from ebb._torch_step import Head, Leaves, TorchStep
-from ebb._torch_tiers import TorchTiers, buffer_bytes, speed_of
+from ebb._torch_step import Head, Leaves, State, TorchStep
+from ebb._torch_tiers import Layout, TorchTiers, buffer_bytes, speed_of
 from ebb._trees import storage_bytes
 
 _KEPT = 256  # blocks whose costs are remembered
@@ -38,8 +38,12 @@ class Options:
     preserve_rng_state: bool = True
     verify: bool = False
     params: list[Tensor] | None = None
-    unknown: bool = False
+    until: Callable[[Leaves], bool] | None = None  # where the length is unknown
     expected: int = 1000
+
+    @property
+    def unknown(self) -> bool:
+        return self.until is not None
 
 
 @dataclass
@@ -87,12 +91,25 @@ def set_last_report(report: Report) -> None:
 class Call:
     """One forward and its backward."""
 
-    def __init__(self, step: TorchStep, run: _core.HandleRun, report: Report, differentiable: list[bool]):
+    def __init__(self, step: TorchStep, chain: _core.Chain, plan: _core.Plan, budget: Budget | int, report: Report,
+                 differentiable: list[bool]):
         self.step = step
         self.report = report
-        self.differentiable = differentiable
-        self._run = run
+        self.differentiable = differentiable  # the tensors of the final carry, then the outputs
         self._done = False
+        if isinstance(budget, Budget):
+            self._run = _core.HandleRun(step, chain, plan, budget._ledger)
+            weakref.finalize(self, budget._give_back)
+        else:
+            self._run = _core.HandleRun(step, chain, plan, _core.Ledger(budget))
+
+    def attached(self, initial: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
+        """Runs forward: the final carry and the outputs as parts of the caller's graph."""
+        carried = [leaf for leaf in initial if leaf is not None]
+        found = iter(_Node.apply(self, *carried, *inputs, *self.step.params))
+        set_last_report(self.report)
+        leaves = [next(found) if leaf is not None else None for leaf in self.step.initial.leaves]
+        return leaves, list(found)
 
     def forward(self) -> tuple[Leaves, list[Tensor]]:
         step = self.step
@@ -206,7 +223,8 @@ class _Attempt:
     def results(self) -> tuple[Leaves, list[Tensor]] | None:
         blocks, around = self.blocks, self.around
         start = [None if leaf is None else leaf.detach().clone() for leaf in self.initial]
-        step = TorchStep(blocks, around, [], start, tiers=None, verify=self.options.verify)
+        step = TorchStep(blocks, around, [], start, verify=self.options.verify)
+        step.until = self.options.until
         since = sequence_number()
         tape, saved = saved_by(lambda: step.taped(0, start))
         own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
@@ -219,7 +237,9 @@ class _Attempt:
         step.mutates = any(leaf is not None and leaf._version > 0 for leaf in start)
         blocks.learn_same(tape.out, tape.ys)
         flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
-        weight = taped_bytes(tape, saved, step.params + self.inputs), storage_bytes(start) + around.snapshot_bytes()
+        state = State(start, around.snapshot())
+        weight = (taped_bytes(tape, saved, step.params + self.inputs),
+                  max(storage_bytes(state.tensors()), Layout(state).bytes))
         head = Head(self.before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys])
         del tape, saved
         known = remembered.get(self.key)
@@ -232,7 +252,8 @@ class _Attempt:
     def _run(self, step: TorchStep, head: Head, flags: list[bool], known: Known) -> tuple[Leaves, list[Tensor]] | None:
         options = self.options
         extra = buffer_bytes(options.tiers, known.costs.state, self.device)
-        chain = _core.Chain.uniform(self.blocks.count, known.costs.step_cost(extra))
+        count = options.expected if options.unknown else self.blocks.count
+        chain = _core.Chain.uniform(count, known.costs.step_cost(extra))
         plan = self._plan(chain)
         if self.shared is None and plan.prediction.advances == 0 and not options.unknown and not options.verify:
             known.fits.add(self.limit)
@@ -240,22 +261,19 @@ class _Attempt:
             set_last_report(Report.plain(known.costs, self.blocks.count, self.limit))
             return None
         report = Report.of(plan, self.blocks.count, self.limit, known.costs)
-        ledger = self.shared._ledger if self.shared else _core.Ledger(self.limit)
         step.start_with(head)
         if options.tiers:
-            step.tiers = TorchTiers(options.tiers, plan.prediction.peak[1:], chain[0].state, step.initial, self.device)
-        call = Call(step, _core.HandleRun(step, chain, plan, ledger), report, flags)
-        if self.shared is not None:
-            weakref.finalize(call, self.shared._give_back)
-        carried = [leaf for leaf in self.initial if leaf is not None]
-        found = iter(_Node.apply(call, *carried, *self.inputs, *step.params))
-        set_last_report(report)
-        leaves = [next(found) if leaf is not None else None for leaf in self.initial]
-        return leaves, list(found)
+            peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
+            counts = [peak // chain[0].state for peak in peaks]
+            step.tiers = TorchTiers(options.tiers, counts, step.initial, self.device)
+        call = Call(step, chain, plan, self.shared or self.limit, report, flags)
+        return call.attached(self.initial, self.inputs)
 
     def _plan(self, chain: _core.Chain) -> _core.Plan:
         how = _core.PlanOptions()
         how.strategy = self.options.strategy
+        if self.options.unknown and how.strategy == "auto":
+            how.strategy = "async" if self.options.tiers else "online"
         how.tapes_stay = True
         how.length_unknown = self.options.unknown
         item = chain[0].state

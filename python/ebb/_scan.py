@@ -14,7 +14,7 @@ from ebb._engine import Options, in_budget, refuse_transforms
 from ebb._errors import Error
 from ebb._function_key import function_key
 from ebb._reach import reach
-from ebb._scan_blocks import Inputs, ScanBlocks
+from ebb._scan_blocks import Inputs, ScanBlocks, WhileBlocks
 from ebb._trees import Structure, check_alike
 
 _STEPS_WANTED = 200
@@ -87,6 +87,54 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
     leaves, ys = results
     return carry.tree(leaves), blocks.tree(ys)
+
+
+def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *, budget: int | str | Budget | None = None,
+               tiers: Sequence[Any] | None = None, strategy: str = "auto", expected: int = 1000,
+               preserve_rng_state: bool = True, verify: bool = False,
+               params: Iterable[Tensor] | torch.nn.Module | None = None) -> Any:
+    """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. How often is not known before.
+
+    >>> import torch, ebb
+    >>> rate = torch.tensor(0.9, requires_grad=True)
+    >>> x = ebb.while_loop(lambda x: x > 0.01, lambda x: rate * x, torch.tensor(1.0), budget="1KiB")
+    >>> x.backward()
+    >>> bool((rate.grad - 44 * rate.detach() ** 43).abs() < 1e-4)
+    True
+
+    Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
+    suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it. Other arguments and
+    errors as for `scan`.
+    """
+    if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
+        raise Error(f"while_loop: expected is {expected!r}; it is a number of steps, 1 or more")
+    carry = Structure(init, "init")
+    initial = carry.leaves(init)
+
+    def until(leaves: list[Any]) -> bool:
+        return not bool(cond(carry.tree(leaves)))
+
+    with torch.no_grad():
+        if until(initial):
+            return init
+    if budget is not None and torch.is_grad_enabled():
+        given = _tensors(params)
+        refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
+        device = _device(f, initial, [])
+        options = Options(budget, tuple(tiers or ()), strategy, preserve_rng_state, verify, given, until, expected)
+        blocks = WhileBlocks(f, carry, expected)
+        key = ("while_loop", function_key(f), _kinds(initial), strategy, options.tiers,
+               torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled(device.type))
+        results = in_budget(blocks, f, initial, [], device, options, key)
+        if results is not None:
+            return carry.tree(results[0])
+    tree = init
+    while True:
+        tree = f(tree)
+        leaves = carry.leaves(tree)
+        check_alike("while_loop: the carry", initial, leaves)
+        if until([None if leaf is None else leaf.detach() for leaf in leaves]):
+            return tree
 
 
 def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:

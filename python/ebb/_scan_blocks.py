@@ -175,3 +175,52 @@ class ScanBlocks:
         found, self.input_gradients = self.input_gradients, []
         self._output_gradients = []
         return found
+
+
+class WhileBlocks:
+    """The steps of a while loop, one call of f each."""
+
+    name = "while_loop"
+
+    def __init__(self, f: Callable, carry: Structure, expected: int):
+        self._f = f
+        self._carry = carry
+        self.count = expected
+
+    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
+        return []
+
+    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
+        out = self._carry.leaves(self._f(self._carry.tree(carry)))
+        check_alike("while_loop: the carry", carry, out)
+        return out, []
+
+    def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
+        pass
+
+    def same_as_output(self, leaf: int) -> int | None:
+        return None
+
+    def output_flags(self, ys: list[Tensor]) -> list[bool]:
+        return []
+
+    def begin(self) -> None:
+        pass
+
+    def keep(self, block: int, ys: list[Tensor]) -> None:
+        pass
+
+    def results(self) -> list[Tensor]:
+        return []
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def output_gradients(self, block: int) -> list[Tensor | None]:
+        return []
+
+    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def end_backward(self) -> list[Tensor | None]:
+        return []

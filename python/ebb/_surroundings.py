@@ -80,10 +80,6 @@ class Surroundings:
         for buffer, old in zip(self.changed, kept[1]):
             buffer.data.copy_(old)  # .data: graphs that saved the buffer are not to be told
 
-    def snapshot_bytes(self) -> int:
-        kept = self.snapshot()
-        return sum(t.numel() * t.element_size() for part in kept for t in part) if kept else 0
-
     @contextlib.contextmanager
     def replaying(self) -> Iterator[None]:
         """Around a backward: afterwards all is as it was."""

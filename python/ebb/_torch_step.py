@@ -95,6 +95,7 @@ class TorchStep:
         self.tiers = tiers
         self.mutates = False  # f changes its carry in place
         self.mute = False  # outputs are with the caller already
+        self.until: Callable[[Leaves], bool] | None = None  # where the length is unknown: it ends in this state
         self.initial = State(initial, None)
         self._seen: dict[int, int] | None = {} if verify else None
         self.head: Head | None = None
@@ -149,8 +150,15 @@ class TorchStep:
                     self.blocks.keep(block, ys)
                 if self._seen is not None:
                     self._compare(block, live, first)
+                if first and self.until is not None and block + 1 < end and self.until(live):
+                    end = block + 1
+                    break
         self._live = live
         return end
+
+    def ended(self, step: int) -> bool:
+        with torch.no_grad():
+            return self.until is not None and self.until(self._live)
 
     def record(self, start: int, end: int, first: bool) -> None:
         if start == 0 and self.head is not None:

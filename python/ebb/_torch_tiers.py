@@ -214,13 +214,12 @@ class _Pinned:
 
 
 class TorchTiers:
-    """The tiers of one run. `peaks` are the most bytes that the plan keeps in each."""
+    """The tiers of one run. `counts` are the most states that each holds."""
 
-    def __init__(self, tiers: Sequence[Tier], peaks: Sequence[int], state_bytes: int, like: State, device: torch.device):
+    def __init__(self, tiers: Sequence[Tier], counts: Sequence[int], like: State, device: torch.device):
         layout = Layout(like)
         self._tiers: list[_Stored | _Pinned] = []
-        for tier, peak in zip(tiers, peaks):
-            count = -(-peak // max(1, state_bytes))
+        for tier, count in zip(tiers, counts):
             if device.type == "cuda" and isinstance(tier, MemoryTier):
                 self._tiers.append(_Pinned(count, layout, device))
             else:
