@@ -17,6 +17,7 @@ from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
 # Where names that need PyTorch live.
 _TORCH = {
+    "Chain": "ebb._chain",
     "last_report": "ebb._engine",
     "scan": "ebb._scan",
     "while_loop": "ebb._scan",

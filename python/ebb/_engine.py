@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from ebb import _core
 from ebb._budget import Budget
 from ebb._captures import find_captures, sequence_number
 from ebb._errors import Error
-from ebb._measure import Costs, measure, saved_by, taped_bytes
+from ebb._measure import Costs, measure, taped_bytes
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
@@ -211,6 +212,33 @@ def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], d
     return _Attempt(blocks, f, initial, inputs, device, options, key, around, before, limit, shared).results()
 
 
+def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_core.TierSpeed],
+             options: Options) -> _core.Plan:
+    """The fastest plan; of a shared budget this call's part is taken."""
+    advice = "split its largest stage" if name == "Chain" else "take a smaller chunk"
+    how = _core.PlanOptions()
+    how.strategy = options.strategy
+    if options.unknown and how.strategy == "auto":
+        how.strategy = "async" if options.tiers else "online"
+    how.tapes_stay = True
+    how.length_unknown = options.unknown
+    if isinstance(budget, Budget):
+        platform = _core.Platform(fast=budget.total, tiers=speeds)
+        least = _core.least_budget(chain, platform, how)
+        whole = _core.PlanOptions()
+        whole.strategy = "store_all"
+        limit = budget._take(least or 0, _core.least_budget(chain, platform, whole) or 0)
+    else:
+        limit = budget
+    try:
+        return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
+    except Error as error:
+        if error.code == "infeasible_budget":
+            raise Error(f"{name}: {error}".replace("take a smaller step", advice), error.code,
+                        error.least_budget) from None
+        raise
+
+
 class _Attempt:
     """The first block is run to see what it uses, changes and weighs; then all is planned and run."""
 
@@ -222,11 +250,11 @@ class _Attempt:
 
     def results(self) -> tuple[Leaves, list[Tensor]] | None:
         blocks, around = self.blocks, self.around
-        start = [None if leaf is None else leaf.detach().clone() for leaf in self.initial]
+        start = [None if leaf is None else leaf.detach() for leaf in self.initial]
         step = TorchStep(blocks, around, [], start, verify=self.options.verify)
         step.until = self.options.until
         since = sequence_number()
-        tape, saved = saved_by(lambda: step.taped(0, start))
+        tape, saved, changes = step.first_look(0, start)
         own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
         step.params = find_captures(self.f, tape.out + tape.ys, own, since, self.options.params or [])
         if not any(t is not None and t.requires_grad for t in [*self.initial, *self.inputs, *step.params]):
@@ -234,7 +262,8 @@ class _Attempt:
             return None
         around.learn(self.before)
         after = around.look()
-        step.mutates = any(leaf is not None and leaf._version > 0 for leaf in start)
+        if changes:
+            step.mutates = range(sys.maxsize)
         blocks.learn_same(tape.out, tape.ys)
         flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
         state = State(start, around.snapshot())
@@ -270,25 +299,6 @@ class _Attempt:
         return call.attached(self.initial, self.inputs)
 
     def _plan(self, chain: _core.Chain) -> _core.Plan:
-        how = _core.PlanOptions()
-        how.strategy = self.options.strategy
-        if self.options.unknown and how.strategy == "auto":
-            how.strategy = "async" if self.options.tiers else "online"
-        how.tapes_stay = True
-        how.length_unknown = self.options.unknown
         item = chain[0].state
         speeds = [speed_of(tier, item, self.device) for tier in self.options.tiers]
-        limit = self.limit
-        if self.shared is not None:
-            platform = _core.Platform(fast=limit, tiers=speeds)
-            least = _core.least_budget(chain, platform, how)
-            whole = _core.PlanOptions()
-            whole.strategy = "store_all"
-            limit = self.shared._take(least or 0, _core.least_budget(chain, platform, whole) or 0)
-        try:
-            return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
-        except Error as error:
-            if error.code == "infeasible_budget":
-                raise Error(f"{self.blocks.name}: {error}".replace("a smaller step", "a smaller chunk"), error.code,
-                            error.least_budget) from None
-            raise
+        return plan_for(self.blocks.name, chain, self.shared or self.limit, speeds, self.options)

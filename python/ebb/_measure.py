@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -82,17 +82,9 @@ def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def saved_by(make: Callable[[], Tape]) -> tuple[Tape, list[Tensor]]:
-    """The tape, and what autograd saved for it."""
-    saved: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
-        tape = make()
-    return tape, saved
-
-
 def taped_bytes(tape: Tape, saved: list[Tensor], callers: list[Tensor]) -> int:
     """All that autograd saved, the states and outputs with it, without what is the caller's."""
-    held = [t for t in saved if not t.is_sparse] + tape.carry + tape.inputs + tape.ys + tape.after.tensors()
+    held = saved + tape.carry + tape.inputs + tape.ys + tape.after.tensors()
     return storage_bytes(held, addresses(callers))
 
 
@@ -107,9 +99,13 @@ class Costs:
     record: float
     backward: float
 
-    def step_cost(self, extra: int = 0) -> StepCost:
+    def step_cost(self, extra: int = 0, adjoint: int | None = None) -> StepCost:
         return StepCost(forward=self.forward, record=self.record, backward=self.backward, state=max(1, self.state),
-                        tape=max(1, self.tape), adjoint=max(1, self.state), scratch=self.scratch + extra)
+                        tape=max(1, self.tape), adjoint=max(1, self.state if adjoint is None else adjoint),
+                        scratch=self.scratch + extra)
+
+    def with_state(self, more: int) -> Costs:
+        return replace(self, state=self.state + more, tape=self.tape + more)
 
 
 def measure(step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device,

@@ -46,6 +46,7 @@ class Report:
 
     def finish(self, measured: Any, **more: Any) -> None:
         found = json.loads(measured.json())
+        self.steps = found["steps"]
         self.measured = {name: found[name]["measured"] for name in ("forwards", "advances", "records", "actions", "seconds")}
         self.measured |= {name: found[name] for name in ("states_kept", "tapes_kept", "first_states")}
         self.measured |= {"moved": {tier: (way["written"]["bytes"], way["read"]["bytes"]) for tier, way in found["moved"].items()},

@@ -30,6 +30,11 @@ class Surroundings:
         self._still: list[Tensor] = []  # the generators, as they stay while f does not draw
 
     # What changes from step to step is part of the state.
+    def take_over(self, known: Surroundings) -> None:
+        """What another found about the same function."""
+        self.draws, self.changed = known.draws, known.changed
+        self._still = self._generators() if self._random else []
+
     def look(self) -> Snapshot:
         """Everything that might change."""
         return (self._generators() if self._random else []), [b.detach().clone() for b in self._all_buffers]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from ebb._captures import check_known
 from ebb._errors import Error
 from ebb._surroundings import Snapshot, Surroundings
-from ebb._trees import can_have_gradient
+from ebb._trees import addresses, can_have_gradient
 
 Leaves = list[Any]  # tensors and None
 
@@ -93,7 +93,8 @@ class TorchStep:
         self.around = surroundings
         self.params = params
         self.tiers = tiers
-        self.mutates = False  # f changes its carry in place
+        self.mutates: Container[int] = ()  # blocks that change their carry in place
+        self.given: Leaves = []  # what the last block recorded got for its carry
         self.mute = False  # outputs are with the caller already
         self.until: Callable[[Leaves], bool] | None = None  # where the length is unknown: it ends in this state
         self.initial = State(initial, None)
@@ -116,6 +117,22 @@ class TorchStep:
         """The first block has run already."""
         self.head = head
         self.initial.snapshot = self.around.part(head.before)
+
+    def first_look(self, block: int, live: Leaves) -> tuple[Tape, list[Tensor], bool]:
+        """A block of which nothing is known yet: its tape, what autograd saved for it beside the carry, and whether it
+        changes its carry in place."""
+        known, self.mutates = self.mutates, (block,)
+        saved: list[Tensor] = []
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+                tape = self.taped(block, live)
+        finally:
+            self.mutates = known
+        clones = addresses(self.given)
+        changes = any(leaf is not None and leaf._version > 0 for leaf in self.given)
+        self.given = []
+        saved = [t for t in saved if not t.is_sparse and t.untyped_storage().data_ptr() not in clones]
+        return tape, saved, changes
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self.adjoint = adjoint
@@ -142,7 +159,7 @@ class TorchStep:
                     live, ys = self.head.leaves, self.head.ys
                     self.head = None
                 else:
-                    if self.mutates:
+                    if block in self.mutates:
                         live = [None if leaf is None else leaf.clone() for leaf in live]
                     live, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
                     live = [None if leaf is None else leaf.detach() for leaf in live]
@@ -180,8 +197,9 @@ class TorchStep:
         carry = [leaf.detach().requires_grad_() if can_have_gradient(leaf) else leaf for leaf in live]
         with torch.enable_grad():
             inputs = self.blocks.inputs(block, True)
-            given = [None if leaf is None else leaf.clone() for leaf in carry] if self.mutates else carry
+            given = [None if leaf is None else leaf.clone() for leaf in carry] if block in self.mutates else carry
             out, ys = self.blocks.run(block, given, inputs)
+        self.given = given
         after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
         return Tape(carry, inputs, out, ys, after)
 

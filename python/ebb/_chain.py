@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Chain`: a torch.nn.Sequential in a budget, its stages measured one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb import _core
+from ebb._budget import Budget
+from ebb._captures import find_captures, sequence_number
+from ebb._engine import Call, Options, plan_for, refuse_transforms, set_last_report
+from ebb._errors import Error
+from ebb._measure import Costs, measure, taped_bytes
+from ebb._report import Report
+from ebb._sizes import as_bytes
+from ebb._surroundings import Surroundings
+from ebb._torch_step import Leaves, TorchStep
+from ebb._trees import Structure, storage_bytes
+
+
+class _Stages:
+    """Each module is a block; what passes between them is the state."""
+
+    name = "Chain"
+
+    def __init__(self, stages: Sequence[torch.nn.Module], structures: list[Structure]):
+        self._stages = stages
+        self.structures = structures  # of what goes into each stage, and of what comes out at last
+        self.count = len(stages)
+
+    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
+        return []
+
+    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
+        out = self._stages[block](self.structures[block].tree(carry))
+        if block + 1 == len(self.structures):
+            self.structures.append(Structure(out, f"the output of stage {block}"))
+        return self.structures[block + 1].leaves(out), []
+
+    def same_as_output(self, leaf: int) -> int | None:
+        return None
+
+    def begin(self) -> None:
+        pass
+
+    def keep(self, block: int, ys: list[Tensor]) -> None:
+        pass
+
+    def results(self) -> list[Tensor]:
+        return []
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def output_gradients(self, block: int) -> list[Tensor | None]:
+        return []
+
+    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def end_backward(self) -> list[Tensor | None]:
+        return []
+
+
+class _Measured:
+    """What a kind of input costs, stage by stage."""
+
+    def __init__(self, costs: list[Costs], structures: list[Structure], params: list[Tensor], around: Surroundings,
+                 mutates: set[int], flags: list[bool], final: int):
+        self.costs, self.structures, self.params, self.around = costs, structures, params, around
+        self.mutates, self.flags = mutates, flags
+        after = [cost.state for cost in costs[1:]] + [final]
+        self.chain = _core.Chain.of([cost.step_cost(adjoint=max(cost.state, following))
+                                     for cost, following in zip(costs, after)])
+
+
+class Chain(torch.nn.Module):
+    """Runs a torch.nn.Sequential within a budget: which activations to keep and which to compute again is planned from the
+    measured time and bytes of every stage. Outputs and gradients have the bits of the module itself.
+
+    >>> import torch, ebb
+    >>> net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(16)])
+    >>> chain = ebb.Chain(net, torch.randn(32, 64), budget="128KiB")
+    >>> chain(torch.randn(32, 64)).sum().backward()
+    >>> chain.report.strategy != "store_all", net[0][0].weight.grad.shape
+    (True, torch.Size([64, 64]))
+
+    sequential: the stages; the module itself is not changed, and learns as before.
+    sample: an input like those to come. Inputs of another shape or dtype are measured when they first come.
+    budget: bytes for what backward needs beside parameters, input and output; None: no limit. A shared `ebb.Budget` may serve
+        several calls.
+
+    `chain.stages` are the measured costs, `chain.report` what was planned and what happened. Raises `ebb.Error`, with
+    `least_budget`, where the budget is too small.
+    """
+
+    def __init__(self, sequential: torch.nn.Sequential, sample: Any, budget: int | str | Budget | None = None, *,
+                 strategy: str = "auto", preserve_rng_state: bool = True):
+        super().__init__()
+        if not isinstance(sequential, torch.nn.Sequential) or len(sequential) == 0:
+            raise Error(f"Chain: it takes a torch.nn.Sequential of one stage or more, not a {type(sequential).__name__}")
+        if budget is not None and not isinstance(budget, Budget):
+            budget = as_bytes(budget, "budget")
+        self.sequential = sequential
+        self.budget = budget
+        self.report: Report | None = None
+        self._options = Options(budget, strategy=strategy, preserve_rng_state=preserve_rng_state)
+        self._known: dict[Any, _Measured] = {}
+        if budget is not None:
+            measured = self._measured(sample)
+            if not isinstance(budget, Budget):
+                plan_for("Chain", measured.chain, budget, [], self._options)  # says now what cannot be
+
+    @property
+    def stages(self) -> list[Costs]:
+        """The costs of each stage, for the last kind of input measured."""
+        return list(self._known.values())[-1].costs if self._known else []
+
+    def extra_repr(self) -> str:
+        return f"budget={self.budget!r}"
+
+    def forward(self, input: Any) -> Any:  # noqa: A002
+        if self.budget is None or not torch.is_grad_enabled():
+            return self.sequential(input)
+        leaves = Structure(input, "the input").leaves(input)
+        refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
+        known = self._measured(input)
+        if not any(t is not None and t.requires_grad for t in [*leaves, *known.params]):
+            return self.sequential(input)
+        plan = plan_for("Chain", known.chain, self.budget, [], self._options)
+        limit = self.budget.total if isinstance(self.budget, Budget) else self.budget
+        self.report = Report.of(plan, len(known.costs), limit, _total(known.costs))
+        set_last_report(self.report)
+        if plan.prediction.advances == 0 and not isinstance(self.budget, Budget):
+            return self.sequential(input)
+        around = self._surroundings(leaves)
+        around.take_over(known.around)
+        step = TorchStep(_Stages(self.sequential, known.structures), around, known.params,
+                         [None if leaf is None else leaf.detach() for leaf in leaves])
+        step.mutates = known.mutates
+        step.initial.snapshot = around.snapshot()
+        call = Call(step, known.chain, plan, self.budget, self.report, known.flags)
+        return known.structures[-1].tree(call.attached(leaves, [])[0])
+
+    def _surroundings(self, leaves: Leaves) -> Surroundings:
+        device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
+        return Surroundings(self.sequential, device, self._options.preserve_rng_state)
+
+    def _measured(self, sample: Any) -> _Measured:
+        structure = Structure(sample, "the sample")
+        leaves = structure.leaves(sample)
+        key = (self.training, torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
+               tuple(p.requires_grad for p in self.sequential.parameters()),
+               tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves))
+        if key not in self._known:
+            around = self._surroundings(leaves)
+            before = around.look()
+            try:
+                self._known[key] = self._measure(structure, leaves, around)
+            finally:
+                around.put_back(before)
+        return self._known[key]
+
+    def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
+        blocks = _Stages(self.sequential, [structure])
+        named = [p for p in self.sequential.parameters() if p.requires_grad]
+        live = [None if leaf is None else leaf.detach() for leaf in leaves]
+        device = next((leaf.device for leaf in live if leaf is not None), torch.device("cpu"))
+        step = TorchStep(blocks, around, named, live)
+        costs: list[Costs] = []
+        mutates: set[int] = set()
+        for stage in range(blocks.count):
+            before, since = around.look(), sequence_number()
+            tape, saved, changes = step.first_look(stage, live)
+            around.learn(before)
+            own = [leaf for leaf in tape.carry if leaf is not None]
+            step.params = find_captures(self.sequential, tape.out, own, since, step.params)
+            if changes:
+                mutates.add(stage)
+                step.mutates = mutates
+            after = around.look()
+            weight = taped_bytes(tape, saved, step.params), max(1, storage_bytes(live))
+            flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
+            following = [None if leaf is None else leaf.detach() for leaf in tape.out]
+            del tape, saved
+            costs.append(measure(step, live, *weight, device, stage))
+            around.put_back(after)
+            live = following
+        more = storage_bytes(around.snapshot()[0] + around.snapshot()[1]) if around.moves else 0
+        costs = [cost.with_state(more) for cost in costs]
+        return _Measured(costs, blocks.structures, step.params, around, mutates, flags, storage_bytes(live))
+
+
+def _total(costs: list[Costs]) -> Costs:
+    """A stage on average, for reports."""
+    n = len(costs)
+    return Costs(max(c.state for c in costs), sum(c.tape for c in costs) // n, max(c.scratch for c in costs),
+                 sum(c.forward for c in costs) / n, sum(c.record for c in costs) / n, sum(c.backward for c in costs) / n)
