@@ -115,9 +115,10 @@ const char* word_of(bool value) { return value ? "true" : "false"; }
 
 class ScheduleCursor::Translation {
  public:
-  Translation(const Plan& plan, Step steps)
+  Translation(const Plan& plan, Step steps, std::int64_t tapes_in_work)
       : plan_(plan),
         steps_(steps),
+        tapes_in_work_(tapes_in_work),
         left_(steps),
         foresight_(foresee(plan)),
         ahead_(plan.cursor()) {
@@ -172,7 +173,8 @@ class ScheduleCursor::Translation {
     check_no_load_waits();
     close();
     if (!saves_.empty()) refuse("it keeps the state and the tape of one step at once");
-    const Step kept_below = std::max(a.from, ahead_.reverse_follows().value_or(a.to));
+    const Step reversed_from = std::max(a.from, ahead_.reverse_follows().value_or(a.to));
+    const Step kept_below = a.to - std::min(a.to - reversed_from, tapes_in_work_);
     for (Step step = a.from; step < kept_below; ++step) {
       forward(step, step + 1, false, true, Storage::ram);
       tapes_.insert(step);
@@ -335,6 +337,7 @@ class ScheduleCursor::Translation {
 
   const Plan plan_;  // its own: it may outlive the one it was made from
   const Step steps_;
+  const std::int64_t tapes_in_work_;
   Step left_;  // not yet reversed
   const Foresight foresight_;
   Ahead ahead_;
@@ -356,8 +359,8 @@ class ScheduleCursor::Translation {
   bool forward_ended_ = false;
 };
 
-ScheduleCursor::ScheduleCursor(const Plan& plan, std::int64_t steps)
-    : translation_(std::make_unique<Translation>(plan, steps)) {}
+ScheduleCursor::ScheduleCursor(const Plan& plan, std::int64_t steps, std::int64_t tapes_in_work)
+    : translation_(std::make_unique<Translation>(plan, steps, tapes_in_work)) {}
 ScheduleCursor::~ScheduleCursor() = default;
 ScheduleCursor::ScheduleCursor(ScheduleCursor&&) noexcept = default;
 ScheduleCursor& ScheduleCursor::operator=(ScheduleCursor&&) noexcept = default;

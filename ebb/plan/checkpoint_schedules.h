@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "ebb/core/bytes.h"
 #include "ebb/plan/plan.h"
 
 namespace ebb {
@@ -38,7 +39,9 @@ std::string to_json(const ScheduleAction& action);
 // and one while it goes, O(items held) memory and two bits per copy.
 class ScheduleCursor {
  public:
-  ScheduleCursor(const Plan& plan, std::int64_t steps);
+  // Tapes that are reversed right after they were recorded lie in WORK, as many as `tapes_in_work`;
+  // all others in RAM.
+  ScheduleCursor(const Plan& plan, std::int64_t steps, std::int64_t tapes_in_work = kUnlimited);
   ~ScheduleCursor();
   ScheduleCursor(ScheduleCursor&&) noexcept;
   ScheduleCursor& operator=(ScheduleCursor&&) noexcept;

@@ -6,11 +6,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
+#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ebb/core/error.h"
 #include "ebb/plan/checkpoint_schedules.h"
@@ -113,6 +117,22 @@ nb::object row_of(const ScheduleAction& a) {
   }
 }
 
+// Which storages a schedule uses, by number. Throws what its cursor would.
+std::vector<int> schedule_storages(const Plan& plan, std::int64_t steps,
+                                   std::int64_t tapes_in_work) {
+  std::array<bool, 4> used{};
+  ScheduleCursor cursor(plan, steps, tapes_in_work);
+  for (ScheduleAction action; cursor.next(action);) {
+    used[static_cast<std::size_t>(action.from)] = true;
+    used[static_cast<std::size_t>(action.to)] = true;
+  }
+  std::vector<int> numbers;
+  for (int number = 0; number < 4; ++number) {
+    if (used[static_cast<std::size_t>(number)]) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 void bind_actions(nb::module_& module) {
@@ -129,14 +149,16 @@ void bind_actions(nb::module_& module) {
   module.def("replay", &replay_rows, "chain"_a, "platform"_a, "actions"_a, "working"_a.none(),
              "start_charged"_a, "states_only"_a, "sync"_a);
   nb::class_<ScheduleCursor>(module, "ScheduleCursor")
-      .def(nb::init<const Plan&, std::int64_t>(), "plan"_a, "steps"_a)
+      .def(nb::init<const Plan&, std::int64_t, std::int64_t>(), "plan"_a, "steps"_a,
+           "tapes_in_work"_a = kUnlimited)
       .def("__iter__", [](nb::handle self) { return self; })
       .def("__next__", [](ScheduleCursor& cursor) {
         ScheduleAction action;
         if (!cursor.next(action)) throw nb::stop_iteration();
         return row_of(action);
       });
-  module.def("check_checkpoint_schedules", &check_checkpoint_schedules, "plan"_a, "steps"_a,
+  module.def("schedule_storages", &schedule_storages, "plan"_a, "steps"_a,
+             "tapes_in_work"_a = kUnlimited,
              nb::call_guard<nb::gil_scoped_release>());
 }
 

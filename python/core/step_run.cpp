@@ -44,9 +44,10 @@ class PythonStep : public Step {
     const nb::gil_scoped_acquire python;
     begin_();
   }
-  std::int64_t advance(const StepSpan& span, std::byte* state, std::byte*) override {
+  std::int64_t advance(const StepSpan& span, std::byte* state, std::byte* scratch) override {
     const nb::gil_scoped_acquire python;
-    return nb::cast<std::int64_t>(advance_(span.from, span.to, span.first, address(state)));
+    return nb::cast<std::int64_t>(
+        advance_(span.from, span.to, span.first, address(state), address(scratch)));
   }
   bool ended(std::int64_t step, const std::byte* state) override {
     const nb::gil_scoped_acquire python;
@@ -57,9 +58,9 @@ class PythonStep : public Step {
     record_(span.from, span.to, span.first, address(state), address(tapes.data), tapes.stride);
   }
   void reverse(std::int64_t from, std::int64_t to, const Tapes& tapes, std::byte* adjoint,
-               std::byte*) override {
+               std::byte* scratch) override {
     const nb::gil_scoped_acquire python;
-    reverse_(from, to, address(tapes.data), tapes.stride, address(adjoint));
+    reverse_(from, to, address(tapes.data), tapes.stride, address(adjoint), address(scratch));
   }
 
  private:
@@ -72,9 +73,10 @@ class PythonStep : public Step {
 class PythonRun {
  public:
   PythonRun(const nb::object& calls, std::int64_t steps, Bytes state, Bytes tape, Bytes after,
-            RunOptions options)
+            Bytes scratch, RunOptions options)
       : state_(static_cast<std::size_t>(state)),
-        step_(calls, steps, {.state = state, .tape = tape, .adjoint = state, .scratch = 0}, after) {
+        step_(calls, steps,
+              {.state = state, .tape = tape, .adjoint = state, .scratch = scratch}, after) {
     const nb::gil_scoped_release python;
     run_ = std::make_unique<Run>(step_, std::move(options));
   }
@@ -126,8 +128,8 @@ void bind_step_run(nb::module_& module) {
           [](RunOptions& o, std::int64_t steps) { o.profile.expected_steps = steps; });
   module.attr("UNKNOWN") = Step::kUnknown;
   nb::class_<PythonRun>(module, "StepRun")
-      .def(nb::init<const nb::object&, std::int64_t, Bytes, Bytes, Bytes, RunOptions>(), "calls"_a,
-           "steps"_a, "state"_a, "tape"_a, "after"_a, "options"_a)
+      .def(nb::init<const nb::object&, std::int64_t, Bytes, Bytes, Bytes, Bytes, RunOptions>(),
+           "calls"_a, "steps"_a, "state"_a, "tape"_a, "after"_a, "scratch"_a, "options"_a)
       .def("forward", &PythonRun::forward, "initial"_a, "final"_a)
       .def("backward", &PythonRun::backward, "adjoint"_a, "gradient"_a)
       .def("report", [](const PythonRun& run) { return run.run().report(); })

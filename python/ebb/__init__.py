@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb: backpropagation through time in the memory you have.
 
-The planner needs NumPy alone; what works on tensors (`scan`, `while_loop`, `nn`, `Chain`, `offload`, ...) is loaded when it
-is first used and needs PyTorch 2.4 or later.
+The planner needs NumPy alone. What works on tensors (`scan`, `while_loop`, `nn`, `Chain`, `offload`, ...) is loaded when it
+is first used and needs PyTorch 2.4 or later; `schedules` needs checkpoint-schedules.
 """
 
 from __future__ import annotations
@@ -13,31 +13,60 @@ from typing import Any
 from ebb._budget import Budget
 from ebb._core import version as __version__
 from ebb._errors import Error
+from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
+from ebb.running import RunResult, run
 from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
-# Where names that need PyTorch live.
-_TORCH = {
+# Where names live that need more than NumPy; a module stands for itself.
+_LATER = {
     "Chain": "ebb._chain",
     "last_report": "ebb._engine",
+    "nn": "",
+    "offload": "ebb._offload",
+    "probe": "ebb._probe",
     "scan": "ebb._scan",
+    "schedules": "",
+    "verify": "ebb._probe",
     "while_loop": "ebb._scan",
 }
 
-__all__ = ["Budget", "Error", "FileTier", "MemoryTier", "__version__", "file_tier", "memory_tier", *_TORCH]
+__all__ = [
+    "Budget",
+    "Error",
+    "FileTier",
+    "MemoryTier",
+    "Plan",
+    "Prediction",
+    "RunResult",
+    "Strategy",
+    "Traffic",
+    "__version__",
+    "file_tier",
+    "largest",
+    "least_budget",
+    "memory_tier",
+    "plan",
+    "replay",
+    "run",
+    "strategies",
+    "sweep",
+    *_LATER,
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TORCH:
+    if name not in _LATER:
         raise AttributeError(f"module 'ebb' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_TORCH[name]), name)
+        home = importlib.import_module(_LATER[name] or f"ebb.{name}")
     except ModuleNotFoundError as missing:
         if missing.name == "torch":
             raise Error(f"ebb.{name} needs PyTorch 2.4 or later; pip install torch", "unavailable") from None
         raise
+    value = getattr(home, name) if _LATER[name] else home
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_TORCH})
+    return sorted({*globals(), *_LATER})

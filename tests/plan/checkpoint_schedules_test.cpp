@@ -61,9 +61,10 @@ std::string in_short(const ScheduleAction& a) {
 
 // Each action as the package itself would print it, shorter: F(n0,n1,ics,deps,storage) R(n1,n0)
 // C(n,from,to) M(n,from,to).
-std::vector<std::string> said(const Plan& plan, std::int64_t steps) {
+std::vector<std::string> said(const Plan& plan, std::int64_t steps,
+                              std::int64_t tapes_in_work = kUnlimited) {
   std::vector<std::string> all;
-  ScheduleCursor cursor(plan, steps);
+  ScheduleCursor cursor(plan, steps, tapes_in_work);
   for (ScheduleAction action; cursor.next(action);) all.push_back(in_short(action));
   return all;
 }
@@ -118,6 +119,13 @@ TEST(CheckpointSchedules, ARecordReversedInPartsLeavesItsFirstTapesInRam) {
   EXPECT_THAT(said(hand_made({Record{0, 3}, Reverse{1, 3}, Reverse{0, 1}}), 3),
               ElementsAre("F(0,1,-,deps,RAM)", "F(1,3,-,deps,WORK)", "EndForward", "R(3,1)",
                           "M(0,RAM,WORK)", "R(1,0)", "EndReverse"));
+}
+
+TEST(CheckpointSchedules, WorkTakesNoMoreTapesThanItMay) {
+  EXPECT_THAT(said(hand_made({Record{0, 3}, Reverse{0, 3}}), 3, 1),
+              ElementsAre("F(0,1,-,deps,RAM)", "F(1,2,-,deps,RAM)", "F(2,3,-,deps,WORK)",
+                          "EndForward", "R(3,2)", "M(1,RAM,WORK)", "R(2,1)", "M(0,RAM,WORK)",
+                          "R(1,0)", "EndReverse"));
 }
 
 TEST(CheckpointSchedules, JoinsAdvancesSoThatACheckpointReachesFarEnough) {
