@@ -154,9 +154,14 @@ class PeriodicDiskRevolve(Schedule):
 
 
 class MultistageCheckpointSchedule(Schedule):
-    """The fewest forward steps with slots in RAM and on disk together and, of these, the least traffic with the disk."""
+    """The fewest forward steps with slots in RAM and on disk together and, of these, the least traffic with the disk.
 
-    def __init__(self, max_n: int, snapshots_in_ram: int, snapshots_on_disk: int):
+    ``trajectory`` is accepted so that calls need not change: both of them take the same number of forward steps.
+    """
+
+    def __init__(self, max_n: int, snapshots_in_ram: int, snapshots_on_disk: int, *, trajectory: str = "maximum"):
+        if trajectory not in ("maximum", "revolve"):
+            raise Error(f"trajectory is {trajectory!r}; it must be 'maximum' or 'revolve'")
         tiers = _disk(snapshots_on_disk, _NEXT_TO_NOTHING, _NEXT_TO_NOTHING)
         super().__init__("h_revolve", max_n, slots=snapshots_in_ram, tiers=tiers, sync=True)
 
