@@ -5,9 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <ostream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,22 +92,6 @@ class Ahead {
   std::unique_ptr<Cursor> cursor_;
   std::deque<Action> seen_;
 };
-
-const char* name_of(Storage storage) {
-  switch (storage) {
-    case Storage::none:
-      return "NONE";
-    case Storage::work:
-      return "WORK";
-    case Storage::ram:
-      return "RAM";
-    case Storage::disk:
-      return "DISK";
-  }
-  return "";
-}
-
-const char* word_of(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
 
@@ -318,13 +300,10 @@ class ScheduleCursor::Translation {
       said_.push_back({.kind = Kind::end_forward});
   }
 
-  void reverse(Step n1, Step n0) {
-    said_.push_back({.kind = Kind::reverse, .n0 = n0, .n1 = n1});
-  }
+  void reverse(Step n1, Step n0) { said_.push_back({.kind = Kind::reverse, .n0 = n0, .n1 = n1}); }
 
   void transfer(bool move, Step n, Storage from, Storage to) {
-    said_.push_back(
-        {.kind = move ? Kind::move : Kind::copy, .n0 = n, .from = from, .to = to});
+    said_.push_back({.kind = move ? Kind::move : Kind::copy, .n0 = n, .from = from, .to = to});
   }
 
   [[noreturn]] void refuse(const char* why) const {
@@ -367,42 +346,10 @@ ScheduleCursor& ScheduleCursor::operator=(ScheduleCursor&&) noexcept = default;
 
 bool ScheduleCursor::next(ScheduleAction& action) { return translation_->next(action); }
 
-std::string to_json(const ScheduleAction& a) {
-  std::ostringstream out;
-  switch (a.kind) {
-    case Kind::forward:
-      out << R"({"action":"Forward","n0":)" << a.n0 << R"(,"n1":)" << a.n1 << R"(,"write_ics":)"
-          << word_of(a.write_ics) << R"(,"write_adj_deps":)" << word_of(a.write_adj_deps)
-          << R"(,"storage":")" << name_of(a.to) << R"("})";
-      break;
-    case Kind::reverse:
-      out << R"({"action":"Reverse","n1":)" << a.n1 << R"(,"n0":)" << a.n0
-          << R"(,"clear_adj_deps":true})";
-      break;
-    case Kind::copy:
-    case Kind::move:
-      out << R"({"action":")" << (a.kind == Kind::move ? "Move" : "Copy") << R"(","n":)" << a.n0
-          << R"(,"from_storage":")" << name_of(a.from) << R"(","to_storage":")" << name_of(a.to)
-          << R"("})";
-      break;
-    case Kind::end_forward:
-      return R"({"action":"EndForward"})";
-    case Kind::end_reverse:
-      return R"({"action":"EndReverse"})";
-  }
-  return out.str();
-}
-
 void check_checkpoint_schedules(const Plan& plan, std::int64_t steps) {
   ScheduleCursor cursor(plan, steps);
   for (ScheduleAction action; cursor.next(action);) {
   }
-}
-
-void write_checkpoint_schedules(const Plan& plan, std::int64_t steps, std::ostream& out) {
-  check_checkpoint_schedules(plan, steps);
-  ScheduleCursor cursor(plan, steps);
-  for (ScheduleAction action; cursor.next(action);) out << to_json(action) << '\n';
 }
 
 }  // namespace ebb

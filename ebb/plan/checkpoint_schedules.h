@@ -25,7 +25,7 @@ struct ScheduleAction {
   enum class Storage : std::uint8_t { none, work, ram, disk };
   Kind kind = Kind::end_reverse;
   std::int64_t n0 = 0, n1 = 0;  // forward and reverse; copy and move: n0 is their n
-  bool write_ics = false, write_adj_deps = false;   // forward
+  bool write_ics = false, write_adj_deps = false;    // forward
   Storage from = Storage::none, to = Storage::none;  // copy and move; forward: `to` is its storage
 };
 

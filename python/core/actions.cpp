@@ -158,8 +158,7 @@ void bind_actions(nb::module_& module) {
         return row_of(action);
       });
   module.def("schedule_storages", &schedule_storages, "plan"_a, "steps"_a,
-             "tapes_in_work"_a = kUnlimited,
-             nb::call_guard<nb::gil_scoped_release>());
+             "tapes_in_work"_a = kUnlimited, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace ebb::python

@@ -23,9 +23,9 @@ namespace ebb::python {
 namespace {
 
 std::vector<std::pair<Bytes, std::shared_ptr<const Plan>>> sweep_plans(const Chain& chain,
-                                                                      const Platform& platform,
-                                                                      const PlanOptions& options,
-                                                                      int points) {
+                                                                       const Platform& platform,
+                                                                       const PlanOptions& options,
+                                                                       int points) {
   std::vector<std::pair<Bytes, std::shared_ptr<const Plan>>> all;
   for (SweepPoint& point : sweep(chain, platform, options, points)) {
     all.emplace_back(point.budget, std::make_shared<const Plan>(std::move(point.plan)));

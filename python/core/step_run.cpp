@@ -75,8 +75,8 @@ class PythonRun {
   PythonRun(const nb::object& calls, std::int64_t steps, Bytes state, Bytes tape, Bytes after,
             Bytes scratch, RunOptions options)
       : state_(static_cast<std::size_t>(state)),
-        step_(calls, steps,
-              {.state = state, .tape = tape, .adjoint = state, .scratch = scratch}, after) {
+        step_(calls, steps, {.state = state, .tape = tape, .adjoint = state, .scratch = scratch},
+              after) {
     const nb::gil_scoped_release python;
     run_ = std::make_unique<Run>(step_, std::move(options));
   }
@@ -133,7 +133,8 @@ void bind_step_run(nb::module_& module) {
       .def("forward", &PythonRun::forward, "initial"_a, "final"_a)
       .def("backward", &PythonRun::backward, "adjoint"_a, "gradient"_a)
       .def("report", [](const PythonRun& run) { return run.run().report(); })
-      .def("plan", [](const PythonRun& run) { return std::make_shared<const Plan>(run.run().plan()); })
+      .def("plan",
+           [](const PythonRun& run) { return std::make_shared<const Plan>(run.run().plan()); })
       .def("trace_json", [](const PythonRun& run) { return run.run().trace_json(); });
 }
 

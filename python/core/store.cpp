@@ -230,10 +230,11 @@ void bind_store(nb::module_& module) {
         return profile_tier(tier, item, {.tier_seconds = seconds});
       },
       "tier"_a, "item"_a, "seconds"_a = 0.3, nb::call_guard<nb::gil_scoped_release>());
-  nb::class_<PythonStore>(module, "Store",
-                          "Items in slow tiers, put and got while the caller computes. Memory is an "
-                          "address and a size; `keep` is any object that is kept until the ticket "
-                          "has been waited for.")
+  nb::class_<PythonStore>(
+      module, "Store",
+      "Items in slow tiers, put and got while the caller computes. Memory is an "
+      "address and a size; `keep` is any object that is kept until the ticket "
+      "has been waited for.")
       .def(nb::init<const std::vector<SlowTier>&, const std::vector<PythonStore::Need>&,
                     const std::optional<Ledger>&, std::uintptr_t, Bytes>(),
            "tiers"_a, "needs"_a, "ledger"_a = nb::none(), "address"_a = 0, "bytes"_a = 0)

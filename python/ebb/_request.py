@@ -199,7 +199,8 @@ def _tier_words(words: str) -> dict[str, str]:
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
         if not equals or key == "name":
-            raise Error(f"tier {name}: cannot read {part!r}; write key=value with the keys " + ", ".join(_TIER_KEYS[1:]))
+            keys = ", ".join(_TIER_KEYS[1:])
+            raise Error(f"tier {name}: cannot read {part!r}; write key=value with the keys {keys}")
         if key in tier:
             raise Error(f"tier {name}: {key} is given twice")
         tier[key] = value

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The five actions that a plan is made of.
 
-Places are ``"work"`` (the live state), ``"fast"`` and the names of the slow tiers; items are ``"state"`` and ``"tape"``.
+Places are ``"work"`` (the live state), ``"fast"`` and the names of the slow tiers; items are ``"state"`` and
+``"tape"``.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 
 The keywords are the words of ``ebb plan``. The chain:
 
-- ``steps``: how many; ``forward``, ``record``, ``backward``: seconds of a step, of a step that leaves its tape and of its
-  reversal (1, as forward, 2); ``state``, ``tape``, ``adjoint``, ``scratch``: bytes (1, 1, as state, 0); ``call``: seconds
-  of every call, however many steps it covers (0).
+- ``steps``: how many; ``forward``, ``record``, ``backward``: seconds of a step, of a step that leaves its tape and of
+  its reversal (1, as forward, 2); ``state``, ``tape``, ``adjoint``, ``scratch``: bytes (1, 1, as state, 0); ``call``:
+  seconds of every call, however many steps it covers (0).
 - ``chain`` instead: a JSON file, the same as a mapping, or a mapping for each step.
 
 The memory:

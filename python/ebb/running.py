@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of any computation over time, by NumPy, in the memory you have.
 
-A *step* is any object of one of two kinds. States are arrays or tuples of arrays, like the initial state. The simple kind
-(:class:`FunctionStep`) has two functions:
+A *step* is any object of one of two kinds. States are arrays or tuples of arrays, like the initial state. The simple
+kind (:class:`FunctionStep`) has two functions:
 
 - ``steps``: how many there are
 - ``forward(i, state)`` returns the state after step i
-- ``backward(i, before, after, adjoint)`` returns the gradient with respect to the state before step i, given the one with
-  respect to the state after it, and adds to gradients of parameters of its own
+- ``backward(i, before, after, adjoint)`` returns the gradient with respect to the state before step i, given the one
+  with respect to the state after it, and adds to gradients of parameters of its own
 
 The full kind (:class:`RangeStep`) works on ranges, in place, on ebb's memory:
 
@@ -18,9 +18,9 @@ The full kind (:class:`RangeStep`) works on ranges, in place, on ebb's memory:
   ``after`` have one row for each step; ``after`` takes the states after each
 - ``reverse(start, end, tapes, after, adjoint)`` goes back through the steps, last first, in place
 
-Both may have ``begin()``, called when a run begins, ``first(i, state)`` (the simple kind) for outputs and losses, called
-once for each step with the state after it, and, where the length is unknown (``steps = None``), ``ended(i, state)``:
-whether the sequence ends before step i.
+Both may have ``begin()``, called when a run begins, ``first(i, state)`` (the simple kind) for outputs and losses,
+called once for each step with the state after it, and, where the length is unknown (``steps = None``),
+``ended(i, state)``: whether the sequence ends before step i.
 
 Forward steps run any number of times and must give the same bits each time. Arrays that a call is given are ebb's
 memory: they are valid during the call, copy what you keep.

@@ -45,14 +45,14 @@ _NEXT_TO_NOTHING = 1e-9
 class Schedule(cs.CheckpointSchedule):
     """Any strategy as a schedule for one adjoint calculation of ``max_n`` steps.
 
-    The keywords are those of :func:`ebb.plan`. fast memory is ``RAM``, the slow tier is ``DISK``. What cannot be said in
-    that package's words (tapes in slow tiers, a second slow tier) raises :class:`ebb.Error` at once. ``plan`` is the plan
-    with its prediction. Tapes that are reversed right after they were recorded lie in ``WORK``, up to ``tapes_in_work``;
-    all others in ``RAM``.
+    The keywords are those of :func:`ebb.plan`. fast memory is ``RAM``, the slow tier is ``DISK``. What cannot be said
+    in that package's words (tapes in slow tiers, a second slow tier) raises :class:`ebb.Error` at once. ``plan`` is the
+    plan with its prediction. Tapes that are reversed right after they were recorded lie in ``WORK``, up to
+    ``tapes_in_work``; all others in ``RAM``.
 
     >>> schedule = Schedule("double_local", 100, budget=40)
     >>> schedule.plan.forwards
-    190
+    168
     >>> schedule.uses_storage_type(cs.StorageType.DISK)
     False
     """

@@ -122,10 +122,10 @@ TEST(CheckpointSchedules, ARecordReversedInPartsLeavesItsFirstTapesInRam) {
 }
 
 TEST(CheckpointSchedules, WorkTakesNoMoreTapesThanItMay) {
-  EXPECT_THAT(said(hand_made({Record{0, 3}, Reverse{0, 3}}), 3, 1),
-              ElementsAre("F(0,1,-,deps,RAM)", "F(1,2,-,deps,RAM)", "F(2,3,-,deps,WORK)",
-                          "EndForward", "R(3,2)", "M(1,RAM,WORK)", "R(2,1)", "M(0,RAM,WORK)",
-                          "R(1,0)", "EndReverse"));
+  EXPECT_THAT(
+      said(hand_made({Record{0, 3}, Reverse{0, 3}}), 3, 1),
+      ElementsAre("F(0,1,-,deps,RAM)", "F(1,2,-,deps,RAM)", "F(2,3,-,deps,WORK)", "EndForward",
+                  "R(3,2)", "M(1,RAM,WORK)", "R(2,1)", "M(0,RAM,WORK)", "R(1,0)", "EndReverse"));
 }
 
 TEST(CheckpointSchedules, JoinsAdvancesSoThatACheckpointReachesFarEnough) {

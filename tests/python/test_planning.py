@@ -54,7 +54,9 @@ def test_h_revolve_has_the_published_cost(n, slots, uf, ub, transfer, cost, as_w
     tape=st.integers(1, 9),
     budget=st.integers(0, 200),
     strategy=st.sampled_from([row.name for row in ebb.strategies()]),
-    tier=st.sampled_from([None, "disk:capacity=40,write=2,read=3,latency=0.5", "disk:write_time=3,read_time=2,duplex=no"]),
+    tier=st.sampled_from(
+        [None, "disk:capacity=40,write=2,read=3,latency=0.5", "disk:write_time=3,read_time=2,duplex=no"]
+    ),
 )
 def test_any_plan_replays_to_its_prediction(steps, state, tape, budget, strategy, tier):
     words = {"state": state, "tape": tape + state, "budget": budget, "tiers": [tier] if tier else []}
@@ -156,7 +158,8 @@ def test_other_questions():
 
 
 def test_a_summary_in_words():
-    text = str(ebb.plan(100, state="1KiB", tape="4KiB", budget="20KiB", tiers=["ssd:capacity=1MiB,write=1MB/s,read=1MB/s"]))
+    tier = "ssd:capacity=1MiB,write=1MB/s,read=1MB/s"
+    text = str(ebb.plan(100, state="1KiB", tape="4KiB", budget="20KiB", tiers=[tier]))
     for words in ("20 KiB", "chosen by auto", "no exact plan takes less", "ssd:", "least budget", "forwards"):
         assert words in text
     assert "unlimited memory" in str(ebb.plan(3, strategy="store_all"))

@@ -107,7 +107,9 @@ def check(step, initial, **words):
     kind=st.sampled_from([Function, Range]),
     steps=st.integers(0, 60),
     slots=st.integers(3, 40),
-    strategy=st.sampled_from(["auto", "revolve", "msm", "ism", "sqrt", "store_all", "constant", "levels", "mixed", "chain"]),
+    strategy=st.sampled_from(
+        ["auto", "revolve", "msm", "ism", "sqrt", "store_all", "constant", "levels", "mixed", "chain"]
+    ),
 )
 def test_the_same_bits_in_any_budget(kind, steps, slots, strategy):
     budget = slots * 2 * 64 + 5 * 64
@@ -123,7 +125,9 @@ def test_the_same_bits_in_any_budget(kind, steps, slots, strategy):
 
 @pytest.mark.parametrize("kind", [Function, Range])
 @pytest.mark.parametrize("tier", ["ram", "disk"])
-@pytest.mark.parametrize("strategy, steps", [("auto", 150), ("async", 100), ("disk_revolve", 60), ("single_remote", 80)])
+@pytest.mark.parametrize(
+    "strategy, steps", [("auto", 150), ("async", 100), ("disk_revolve", 60), ("single_remote", 80)]
+)
 def test_the_same_bits_with_tiers(kind, tier, strategy, steps, tmp_path):
     tiers = ebb.memory_tier("64KiB") if tier == "ram" else [ebb.file_tier(tmp_path, "64KiB")]
     found = check(kind(steps), np.ones(WIDTH), budget=900, tiers=tiers, strategy=strategy)
@@ -225,6 +229,7 @@ def test_only_forward_steps_run_before_the_run():
     found = ebb.run(step, np.ones(WIDTH), adjoint=np.cos, budget=1200)
     _, adjoint, gradient = plain(40, np.ones(WIDTH), np.cos)
     assert same_bits(step.gradient, gradient) and same_bits(found.gradient, adjoint)
+    assert len(step.firsts) == 40
 
 
 def test_losses_of_the_steps_themselves():
