@@ -5,6 +5,7 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import pathlib
 import pkgutil
 
 import numpy
@@ -32,6 +33,14 @@ def test_examples(name):
     module = imported(name)
     found = doctest.testmod(module, extraglobs={"ebb": ebb, "np": numpy}, optionflags=doctest.ELLIPSIS)
     assert found.failed == 0
+
+
+def test_the_page_about_python():
+    pytest.importorskip("checkpoint_schedules", reason="the package checkpoint_schedules is not installed")
+    page = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+    flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
+    assert found.attempted > 10 and found.failed == 0
 
 
 def public_functions():
