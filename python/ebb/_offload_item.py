@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What autograd saved: tensors, and the storages behind them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ebb._errors import Error
+
+if TYPE_CHECKING:
+    import collections
+
+# A part of a storage is moved from such a boundary on: what comes back is aligned as it was.
+_ALIGNMENT = 512
+
+_use_count = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def _measured_alone() -> int:
+    """What the count of a storage says while only its Python object is left."""
+    probe = torch.empty(1)
+    storage = probe.untyped_storage()
+    both = _use_count(storage._cdata)
+    del probe
+    alone = _use_count(storage._cdata)
+    return alone if both == alone + 1 else -1
+
+
+_alone = _measured_alone() if _use_count is not None else -1
+
+
+def held_by_others(storage: torch.UntypedStorage) -> bool:
+    """Whether anything but the caller of this function holds the storage.
+
+    Builds of torch without CUDA may lack the count: then False, and at worst more is copied than need be.
+    """
+    return _alone >= 0 and _use_count(storage._cdata) > _alone
+
+
+class Watch:
+    """Sees that a tensor, or anything that shares its memory by autograd's rules, was changed in place."""
+
+    __slots__ = ("_counter", "_version")
+    _empty: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
+
+    def __init__(self, tensor: torch.Tensor, keep: bool = False):
+        self._version = tensor._version
+        self._counter = tensor.detach()  # shares the version counter, which stays when the data are taken away
+        if not keep:
+            kind = (tensor.device, tensor.dtype)
+            if kind not in self._empty:
+                self._empty[kind] = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            self._counter.data = self._empty[kind]
+
+    def check(self, kind: str) -> None:
+        now = self._counter._version
+        if now != self._version:
+            raise Error(
+                f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{kind}] is at version {now}; expected version {self._version} instead"
+            )
+
+
+class Kept(Watch):
+    """A saved tensor that stays where it is."""
+
+    __slots__ = ()
+
+    def __init__(self, tensor: torch.Tensor):
+        super().__init__(tensor, keep=True)
+
+    def tensor(self) -> torch.Tensor:
+        self.check(f"{self._counter.dtype} {tuple(self._counter.shape)}")
+        return self._counter
+
+
+class Saved(Watch):
+    """A saved tensor as a view of an item."""
+
+    __slots__ = ("item", "index", "turn", "_dtype", "_offset", "_size", "_stride", "_conj")
+
+    def __init__(self, tensor: torch.Tensor, item: Item):
+        super().__init__(tensor)
+        self.item = item
+        self.turn = -1  # of the backward pass that asked last
+        self._dtype = tensor.dtype
+        self._offset = tensor.storage_offset() * tensor.element_size()
+        self._size = tensor.size()
+        self._stride = tensor.stride()
+        self._conj = tensor.is_conj()
+        self.index = item.cover(self._offset, self._offset + _extent(tensor))
+
+    def check_version(self) -> None:
+        self.check(f"{self._dtype} {tuple(self._size)}")
+
+    def view(self, storage: torch.UntypedStorage, start: int) -> torch.Tensor:
+        """The tensor, over a storage that begins at byte ``start`` of the one it was saved from."""
+        whole = torch.empty(0, dtype=self._dtype, device=storage.device)
+        whole.set_(storage, (self._offset - start) // self._dtype.itemsize, self._size, self._stride)
+        return whole.conj() if self._conj else whole
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from its first to its last element."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+class Link:
+    """A place in the order of saving: a ring, closed by a link without an item."""
+
+    __slots__ = ("older", "newer", "item")
+
+    def __init__(self, end: Link | None = None, item: Item | None = None):
+        self.item = None if item is None else weakref.ref(item)
+        self.newer = self if end is None else end
+        self.older = self if end is None else end.older
+        self.newer.older = self
+        self.older.newer = self
+
+    def unlink(self) -> None:
+        self.older.newer = self.newer
+        self.newer.older = self.older
+        self.older = self.newer = None
+
+
+class Item:
+    """A storage, or the part of it that was saved: on its device, elsewhere, or both for a while."""
+
+    __slots__ = (
+        "storage", "device", "key", "age", "producers", "low", "high", "views", "link",
+        "queued", "reason", "block", "place", "spill", "tickets", "arriving", "ahead", "seen", "turn",
+        "_returned", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, storage: torch.UntypedStorage, age: int, end: Link, returned: collections.deque[Remains]):
+        self.storage: torch.UntypedStorage | None = storage
+        self.device = storage.device
+        self.key = storage._cdata
+        self.producers: set[Any] = set()  # streams
+        self.low = self.high = -1
+        self.views = 0
+        self.link = Link(end, self)
+        self.age = age
+        self.queued = 0  # bytes that count as resident
+        self.reason: str | None = None  # why it was reported as kept
+        self.block: Any = None  # in host memory
+        self.place: Any = None  # on disk
+        self.spill: Any = None  # under way from host memory to disk
+        self.tickets: list[Any] = []  # of its transfers to and from disk
+        self.arriving: Any = None  # under way back, or back
+        self.ahead = 0  # bytes that are being read before they are asked for
+        self.seen: set[int] = set()  # views taken from what came back
+        self.turn = -1  # of the backward pass that needs it no more
+        self._returned = returned
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low
+
+    def cover(self, low: int, high: int) -> int:
+        """One more view, of these bytes of the storage. Returns its number."""
+        low -= low % _ALIGNMENT
+        self.low = low if self.views == 0 else min(self.low, low)
+        self.high = max(self.high, high)
+        self.views += 1
+        return self.views - 1
+
+    def source(self) -> torch.Tensor:
+        """Its bytes where it was saved."""
+        return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.storage, self.low, (self.size,), (1,))
+
+    def __del__(self) -> None:
+        # May run at any moment in any thread: what it held is handed back when somebody looks.
+        self._returned.append(Remains(self))
+
+
+class Remains:
+    """What an item leaves behind."""
+
+    __slots__ = ("key", "link", "queued", "block", "place", "spill", "tickets", "arriving", "ahead", "size")
+
+    def __init__(self, item: Item):
+        for name in self.__slots__:
+            setattr(self, name, getattr(item, name))
