@@ -193,23 +193,23 @@ def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], d
               key: Any) -> tuple[Leaves, list[Tensor]] | None:
     """The final carry and the outputs, attached to the caller's graph. None: all fits, or there is nothing to
     differentiate, so that plain autograd does it best."""
-    shared = options.budget if isinstance(options.budget, Budget) else None
-    limit = shared.total if shared else as_bytes(options.budget, "budget")
     known = remembered.get(key)
-    if known is not None and shared is None and limit in known.fits:
-        set_last_report(Report.plain(known.costs, blocks.count, limit))
-        return None
+    if known is not None and not isinstance(options.budget, Budget) and not options.verify:
+        limit = as_bytes(options.budget, "budget")
+        if limit in known.fits:
+            set_last_report(Report.plain(known.costs, blocks.count, limit))
+            return None
     around = Surroundings(f, device, options.preserve_rng_state)
     before = around.look()
     try:
-        return _Attempt(blocks, f, initial, inputs, device, options, key, around, before, limit, shared).results()
+        return _attempt(blocks, f, initial, inputs, device, options, key, around, before)
     except _DrawsLater:
         around.put_back(before)
         around.draws = True
     except BaseException:
         around.put_back(before)
         raise
-    return _Attempt(blocks, f, initial, inputs, device, options, key, around, before, limit, shared).results()
+    return _attempt(blocks, f, initial, inputs, device, options, key, around, before)
 
 
 def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_core.TierSpeed],
@@ -239,66 +239,63 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
         raise
 
 
-class _Attempt:
-    """The first block is run to see what it uses, changes and weighs; then all is planned and run."""
+class Examined:
+    """The first block was run to see what it uses, changes and weighs."""
 
     def __init__(self, blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], device: torch.device,
-                 options: Options, key: Any, around: Surroundings, before: Any, limit: int, shared: Budget | None):
-        self.blocks, self.f, self.initial, self.inputs, self.device = blocks, f, initial, inputs, device
-        self.options, self.key, self.around, self.before = options, key, around, before
-        self.limit, self.shared = limit, shared
-
-    def results(self) -> tuple[Leaves, list[Tensor]] | None:
-        blocks, around = self.blocks, self.around
-        start = [None if leaf is None else leaf.detach() for leaf in self.initial]
-        step = TorchStep(blocks, around, [], start, verify=self.options.verify)
-        step.until = self.options.until
+                 options: Options, key: Any, around: Surroundings, before: Any):
+        start = [None if leaf is None else leaf.detach() for leaf in initial]
+        self.step = step = TorchStep(blocks, around, [], start, verify=options.verify)
+        step.until = options.until
         since = sequence_number()
         tape, saved, changes = step.first_look(0, start)
         own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
-        step.params = find_captures(self.f, tape.out + tape.ys, own, since, self.options.params or [])
-        if not any(t is not None and t.requires_grad for t in [*self.initial, *self.inputs, *step.params]):
-            around.put_back(self.before)
-            return None
-        around.learn(self.before)
-        after = around.look()
+        step.params = find_captures(f, tape.out + tape.ys, own, since, options.params or [])
         if changes:
             step.mutates = range(sys.maxsize)
+        around.learn(before)
+        after = around.look()
         blocks.learn_same(tape.out, tape.ys)
-        flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
+        self.differentiable = any(t is not None and t.requires_grad for t in [*initial, *inputs, *step.params])
+        self.flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
+        self.head = Head(before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys])
         state = State(start, around.snapshot())
-        weight = (taped_bytes(tape, saved, step.params + self.inputs),
+        weight = (taped_bytes(tape, saved, step.params + inputs),
                   max(storage_bytes(state.tensors()), Layout(state).bytes))
-        head = Head(self.before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys])
         del tape, saved
-        known = remembered.get(self.key)
+        known = remembered.get(key)
         if known is None or (known.costs.tape, known.costs.state) != weight:
-            known = Known(measure(step, start, *weight, self.device), set())
-            remembered.put(self.key, known)
+            known = Known(measure(step, start, *weight, device), set())
+            remembered.put(key, known)
             around.put_back(after)
-        return self._run(step, head, flags, known)
+        self.known = known
 
-    def _run(self, step: TorchStep, head: Head, flags: list[bool], known: Known) -> tuple[Leaves, list[Tensor]] | None:
-        options = self.options
-        extra = buffer_bytes(options.tiers, known.costs.state, self.device)
-        count = options.expected if options.unknown else self.blocks.count
-        chain = _core.Chain.uniform(count, known.costs.step_cost(extra))
-        plan = self._plan(chain)
-        if self.shared is None and plan.prediction.advances == 0 and not options.unknown and not options.verify:
-            known.fits.add(self.limit)
-            self.around.put_back(self.before)
-            set_last_report(Report.plain(known.costs, self.blocks.count, self.limit))
-            return None
-        report = Report.of(plan, self.blocks.count, self.limit, known.costs)
-        step.start_with(head)
-        if options.tiers:
-            peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
-            counts = [peak // chain[0].state for peak in peaks]
-            step.tiers = TorchTiers(options.tiers, counts, step.initial, self.device)
-        call = Call(step, chain, plan, self.shared or self.limit, report, flags)
-        return call.attached(self.initial, self.inputs)
+    def chain(self, options: Options, device: torch.device) -> _core.Chain:
+        count = options.expected if options.unknown else self.step.blocks.count
+        costs = self.known.costs
+        return _core.Chain.uniform(count, costs.step_cost(buffer_bytes(options.tiers, costs.state, device)))
 
-    def _plan(self, chain: _core.Chain) -> _core.Plan:
-        item = chain[0].state
-        speeds = [speed_of(tier, item, self.device) for tier in self.options.tiers]
-        return plan_for(self.blocks.name, chain, self.shared or self.limit, speeds, self.options)
+
+def _attempt(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], device: torch.device, options: Options,
+             key: Any, around: Surroundings, before: Any) -> tuple[Leaves, list[Tensor]] | None:
+    budget = options.budget if isinstance(options.budget, Budget) else as_bytes(options.budget, "budget")
+    shared = isinstance(budget, Budget)
+    limit = budget.total if shared else budget
+    seen = Examined(blocks, f, initial, inputs, device, options, key, around, before)
+    if not seen.differentiable:
+        around.put_back(before)
+        return None
+    step, chain = seen.step, seen.chain(options, device)
+    speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
+    plan = plan_for(blocks.name, chain, budget, speeds, options)
+    if plan.prediction.advances == 0 and not (shared or options.unknown or options.verify):
+        seen.known.fits.add(limit)
+        around.put_back(before)
+        set_last_report(Report.plain(seen.known.costs, blocks.count, limit))
+        return None
+    step.start_with(seen.head)
+    if options.tiers:
+        peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
+        step.tiers = TorchTiers(options.tiers, [peak // chain[0].state for peak in peaks], step.initial, device)
+    report = Report.of(plan, blocks.count, limit, seen.known.costs)
+    return Call(step, chain, plan, budget, report, seen.flags).attached(initial, inputs)

@@ -16,6 +16,7 @@ from ebb._function_key import function_key
 from ebb._reach import reach
 from ebb._scan_blocks import Inputs, ScanBlocks, WhileBlocks
 from ebb._trees import Structure, check_alike
+from ebb.tiers import slow_tiers
 
 _STEPS_WANTED = 200
 _LONGEST_CHUNK = 32
@@ -69,12 +70,11 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
     given = _tensors(params)
     refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
-    options = Options(budget, tuple(tiers or ()), strategy, preserve_rng_state, verify, given)
-    best = min(max(inputs.length // _STEPS_WANTED, 1), _LONGEST_CHUNK) if chunk is None else chunk
+    options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given)
+    best = default_chunk(inputs.length) if chunk is None else chunk
     while True:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
-        key = ("scan", function_key(f), best, reverse, reduce, _kinds(initial), _kinds(inputs.leaves), inputs.length,
-               strategy, options.tiers, torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled(device.type))
+        key = ("scan", function_key(f), best, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device))
         try:
             results = in_budget(blocks, f, initial, inputs.leaves, device, options, key)
             break
@@ -121,10 +121,9 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
         given = _tensors(params)
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = _device(f, initial, [])
-        options = Options(budget, tuple(tiers or ()), strategy, preserve_rng_state, verify, given, until, expected)
+        options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, until, expected)
         blocks = WhileBlocks(f, carry, expected)
-        key = ("while_loop", function_key(f), _kinds(initial), strategy, options.tiers,
-               torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled(device.type))
+        key = ("while_loop", function_key(f), *surroundings_key(initial, [], device))
         results = in_budget(blocks, f, initial, [], device, options, key)
         if results is not None:
             return carry.tree(results[0])
@@ -145,6 +144,23 @@ def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:
         if not isinstance(tensor, Tensor):
             raise Error(f"params holds a {type(tensor).__name__}; it is a module, or a list of tensors")
     return found
+
+
+def default_chunk(length: int) -> int:
+    """Long enough that calls weigh little, short enough that a plan has something to choose."""
+    return min(max(length // _STEPS_WANTED, 1), _LONGEST_CHUNK)
+
+
+def as_tiers(tiers: Sequence[Any] | Any | None) -> tuple[Any, ...]:
+    given = () if tiers is None else tuple(tiers) if isinstance(tiers, (list, tuple)) else (tiers,)
+    slow_tiers(given)  # says what is wrong with them
+    return given
+
+
+def surroundings_key(initial: list[Any], inputs: list[Tensor], device: torch.device) -> tuple[Any, ...]:
+    """What costs depend on beside f."""
+    autocast = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in {"cpu", device.type})
+    return _kinds(initial), _kinds(inputs), autocast, torch.get_num_threads()
 
 
 def _kinds(leaves: list[Any]) -> tuple[Any, ...]:
