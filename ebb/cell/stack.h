@@ -87,6 +87,13 @@ class Stack {
   Bytes fields_at(std::int64_t layer) const {
     return places_[static_cast<std::size_t>(layer)].fields;
   }
+  // Its spikes in a state, and their gradients in an adjoint; of layers that spike.
+  Bytes spikes_at(std::int64_t layer) const {
+    return places_[static_cast<std::size_t>(layer)].spikes;
+  }
+  Bytes of_spikes_at(std::int64_t layer) const {
+    return places_[static_cast<std::size_t>(layer)].of_spikes;
+  }
 
   // Parameters to begin with, drawn by `seed`: as torch.nn draws those of smooth cells and linear
   // layers; weights into cells that spike have mean 0 and the variance 1 / inputs.

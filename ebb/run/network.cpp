@@ -53,6 +53,9 @@ struct Network<Number>::State : Outside<Number> {
     for (const NamedParameter& own : stack.parameters()) {
       layout.push_back({own.name, own.shape, own.offset, own.size, own.learns});
     }
+    for (const Layer<Number>& layer : stack.layers()) {
+      of_spikes.emplace_back(layer.shape().spikes ? at(stack.batch() * layer.options().hidden) : 0);
+    }
   }
 
   Rows<Number> input(std::int64_t t) override {
@@ -102,6 +105,7 @@ struct Network<Number>::State : Outside<Number> {
 
   Stack<Number> stack;
   std::vector<Number> values, gradient, output_row;
+  std::vector<std::vector<Number>> of_spikes;  // in the initial state, of each layer
   std::vector<NetworkParameter> layout;
   bool is_spikes;
   std::uint64_t iteration = 0;
@@ -210,6 +214,26 @@ const Pattern* Network<Number>::recurrent_pattern(std::int64_t layer) const {
   return state_->stack.layers().at(at(layer)).recurrent_pattern();
 }
 template <class Number>
+std::span<std::uint64_t> Network<Number>::spikes(std::int64_t layer,
+                                                 std::span<std::byte> state) const {
+  const Stack<Number>& stack = state_->stack;
+  const Layer<Number>& own = stack.layers().at(at(layer));
+  if (!own.shape().spikes || own.spikes().is_list()) {
+    fail(ErrorCode::invalid_argument, "layer ", layer, " of '", own.options().cell,
+         "' keeps no spikes as bits");
+  }
+  if (static_cast<Bytes>(state.size()) != stack.state_bytes()) {
+    fail(ErrorCode::invalid_argument, "a state of ", state.size(), " bytes; the network's have ",
+         stack.state_bytes());
+  }
+  auto* const words = reinterpret_cast<std::uint64_t*>(state.data() + stack.spikes_at(layer));
+  return {words, at(batch() * words_of(own.options().hidden))};
+}
+template <class Number>
+std::span<const Number> Network<Number>::spike_gradient(std::int64_t layer) const {
+  return state_->of_spikes.at(at(layer));
+}
+template <class Number>
 double Network<Number>::activity() const {
   return state_->stack.activity();
 }
@@ -271,7 +295,14 @@ void Network<Number>::reverse(std::int64_t from, std::int64_t to, const Tapes& t
   for (std::int64_t i = to - 1; i >= from; --i) {
     stack.reverse(i, tapes.at(i - from), adjoint, scratch, state_->gradient.data(), *state_);
   }
-  if (from == 0) stack.finish(state_->gradient.data());
+  if (from > 0) return;
+  stack.finish(state_->gradient.data());
+  for (std::size_t l = 0; l < state_->of_spikes.size(); ++l) {
+    std::vector<Number>& own = state_->of_spikes[l];
+    if (own.empty()) continue;
+    const std::byte* const found = adjoint + stack.of_spikes_at(static_cast<std::int64_t>(l));
+    std::memcpy(own.data(), found, own.size() * sizeof(Number));
+  }
 }
 
 template <class Number>

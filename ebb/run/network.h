@@ -98,6 +98,13 @@ class Network : public Step {
   const Pattern* input_pattern(std::int64_t layer) const;
   const Pattern* recurrent_pattern(std::int64_t layer) const;
 
+  // The spikes of a layer in a state, as bits: [B,words_of(H)]. Throws Error(invalid_argument) for a
+  // layer that does not spike or keeps its spikes as lists (max_activity).
+  std::span<std::uint64_t> spikes(std::int64_t layer, std::span<std::byte> state) const;
+  // After backward: the gradient with respect to the spikes of a layer in the initial state, [B,H],
+  // which the adjoint of that state has no room for. Empty for a layer that does not spike.
+  std::span<const Number> spike_gradient(std::int64_t layer) const;
+
   // In the last forward: share of spiking units' time steps that were spikes, and spikes that
   // max_activity kept from being heard.
   double activity() const;

@@ -13,4 +13,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_actions(module);
   ebb::python::bind_questions(module);
   ebb::python::bind_step_run(module);
+  ebb::python::bind_network(module);
 }

@@ -13,5 +13,6 @@ void bind_store(nanobind::module_& module);
 void bind_actions(nanobind::module_& module);
 void bind_questions(nanobind::module_& module);
 void bind_step_run(nanobind::module_& module);
+void bind_network(nanobind::module_& module);
 
 }  // namespace ebb::python

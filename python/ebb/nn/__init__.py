@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recurrent and spiking layers for PyTorch that train in the memory you have.
+
+``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF`` and ``ALIF`` spike.
+"""
+
+from ebb.nn._report import LayerReport
+from ebb.nn.rnn import GRU, LSTM, RNN
+from ebb.nn.spiking import ALIF, LIF, ALIFCell, LIFCell
+
+__all__ = ["ALIF", "ALIFCell", "GRU", "LIF", "LIFCell", "LSTM", "LayerReport", "RNN"]

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recurrent spiking layers, and the same as cells of plain torch for one time step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ebb._errors import Error
+from ebb.nn import _chunks, _native
+from ebb.nn._report import LayerReport
+from ebb.nn._surrogate import Spike, sharpness_of
+
+_LONGEST_TAU = 1e6  # as in the native cells: 1 - decay divides
+State = tuple[torch.Tensor, ...]
+
+
+def _decay(tau: torch.Tensor) -> torch.Tensor:
+    """What is left after a time step; a time constant of 0 or less forgets at once."""
+    safe = torch.where(tau > 0, tau, torch.ones_like(tau)).clamp(max=_LONGEST_TAU)
+    return torch.where(tau > 0, torch.exp(-1 / safe), torch.zeros_like(tau))
+
+
+class _Spiking(torch.nn.Module):
+    """What layers and cells share: parameters, whose names end in ``_ending``, and one time step."""
+
+    _kind: ClassVar[str]
+    _fields: ClassVar[int]  # arrays of a state beside the spikes
+    _units: ClassVar[dict[str, float]]  # numbers that each unit has, and their value if left out
+    _ending: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bias: bool = True,
+        recurrent: bool = True,
+        surrogate: str = "fast_sigmoid",
+        sharpness: float | None = None,
+        reset: str = "soft",
+        attached_reset: bool = False,
+        normalised: bool = True,
+        train_tau: bool = False,
+        train_threshold: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **units: float,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        for unit in units:
+            if unit not in self._units:
+                raise TypeError(f"{name} has no argument {unit!r}; its units have {', '.join(self._units)}")
+        for what, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise Error(f"{name}: {what} is {size!r}; it must be 1 or more")
+        if reset not in ("soft", "hard"):
+            raise Error(f"{name}: reset is {reset!r}; it must be 'soft' (the threshold is taken off) or 'hard' (to 0)")
+        self.input_size, self.hidden_size, self.bias, self.recurrent = input_size, hidden_size, bias, recurrent
+        self.surrogate, self.sharpness = surrogate, sharpness_of(surrogate, sharpness)
+        self.reset, self.attached_reset, self.normalised = reset, attached_reset, normalised
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._add("weight_ih", torch.empty(hidden_size, input_size, **options))
+        if recurrent:
+            self._add("weight_hh", torch.empty(hidden_size, hidden_size, **options))
+        if bias:
+            self._add("bias_ih", torch.empty(hidden_size, **options))
+        for unit, value in {**self._units, **units}.items():
+            learns = train_threshold if unit == "threshold" else train_tau
+            self._add(unit, torch.full((hidden_size,), float(value), **options), learns)
+        self.reset_parameters()
+
+    def _add(self, name: str, tensor: torch.Tensor, learns: bool = True) -> None:
+        self.register_parameter(name + self._ending, torch.nn.Parameter(tensor, requires_grad=learns))
+
+    def _own(self, name: str) -> torch.Tensor:
+        return getattr(self, name + self._ending)
+
+    def _in_order(self) -> list[torch.Tensor]:
+        """Parameters in the order of the native layout."""
+        weights = ["weight_ih", *(["weight_hh"] if self.recurrent else []), *(["bias_ih"] if self.bias else [])]
+        return [self._own(name) for name in (*weights, *self._units)]
+
+    def reset_parameters(self) -> None:
+        """Weights of mean 0 and variance 1 / inputs, biases 0; thresholds and time constants stay as they are."""
+        with torch.no_grad():
+            for name, inputs in (("weight_ih", self.input_size), ("weight_hh", self.hidden_size)):
+                if name == "weight_ih" or self.recurrent:
+                    bound = math.sqrt(3 / inputs)
+                    self._own(name).uniform_(-bound, bound)
+            if self.bias:
+                self._own("bias_ih").zero_()
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, surrogate={self.surrogate!r}, reset={self.reset!r}"
+
+    def zero_state(self, batch: int) -> State:
+        """A state of zeros: the fields, then the spikes, [B,H] each."""
+        return tuple(self._own("weight_ih").new_zeros(batch, self.hidden_size) for _ in range(self._fields + 1))
+
+    def _sums(self, x: torch.Tensor, spikes: torch.Tensor) -> torch.Tensor:
+        bias = self._own("bias_ih") if self.bias else None
+        sums = torch.nn.functional.linear(x, self._own("weight_ih"), bias)
+        return torch.nn.functional.linear(spikes, self._own("weight_hh")) + sums if self.recurrent else sums
+
+    def _spike(self, distance: torch.Tensor) -> torch.Tensor:
+        return Spike.apply(distance, self.surrogate, self.sharpness)
+
+    def _resetting(self, spikes: torch.Tensor) -> torch.Tensor:
+        return spikes if self.attached_reset else spikes.detach()
+
+    def step(self, carry: State, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        """One time step in plain torch: ``f(carry, x)`` as :func:`ebb.scan` takes it; x is [B,I]."""
+        raise NotImplementedError
+
+
+class _LIF(_Spiking):
+    _kind, _fields, _units = "lif", 1, {"threshold": 1.0, "tau_mem": 20.0}
+
+    def step(self, carry: State, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        membrane, spikes = carry
+        threshold, alpha = self._own("threshold"), _decay(self._own("tau_mem"))
+        current = (1 - alpha if self.normalised else 1) * self._sums(x, spikes)
+        membrane = alpha * membrane + current
+        spikes = self._spike(membrane - threshold)
+        off = membrane if self.reset == "hard" else threshold
+        return (membrane - self._resetting(spikes) * off, spikes), spikes
+
+
+class _ALIF(_Spiking):
+    _kind, _fields = "alif", 2
+    _units = {"threshold": 1.0, "tau_mem": 20.0, "tau_adp": 150.0, "beta": 1.8}
+
+    def step(self, carry: State, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        membrane, adaptation, spikes = carry
+        alpha, rho = _decay(self._own("tau_mem")), _decay(self._own("tau_adp"))
+        current = (1 - alpha if self.normalised else 1) * self._sums(x, spikes)
+        adaptation = rho * adaptation + (1 - rho) * spikes
+        level = self._own("threshold") + self._own("beta") * adaptation
+        reset = self._resetting(spikes)
+        if self.reset == "hard":
+            membrane = alpha * membrane * (1 - reset) + current
+        else:
+            membrane = alpha * membrane + current - level * reset
+        spikes = self._spike(membrane - level)
+        return (membrane, adaptation, spikes), spikes
+
+
+class _Cell(_Spiking):
+    def forward(self, carry: State | None, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        return self.step(self.zero_state(x.size(0)) if carry is None else carry, x)
+
+
+class _Layer(_Spiking):
+    _ending = "_l0"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        batch_first: bool = False,
+        budget: int | str | None = None,
+        tiers: Sequence[Any] | None = None,
+        chunk: int | None = None,
+        strategy: str = "auto",
+        **options: Any,
+    ) -> None:
+        super().__init__(input_size, hidden_size, **options)
+        _native.as_bytes(budget)
+        if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+            raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
+        self.batch_first, self.budget, self.tiers = batch_first, budget, tiers
+        self.chunk, self.strategy = chunk, strategy
+        self._runs = _native.Runs()
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.budget is None else f", budget={self.budget!r}")
+
+    @property
+    def report(self) -> LayerReport | None:
+        """What the last backward took; None before the first, and where plain torch ran."""
+        return self._runs.report(_native.as_bytes(self.budget))
+
+    def release(self) -> None:
+        """Gives back the memory that the module holds between calls."""
+        self._runs.clear()
+
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:  # noqa: A002
+        x = self._time_first(input)
+        state = self.zero_state(x.size(1)) if state is None else tuple(state)
+        self._check(x, state)
+        if x.size(0) == 0 or x.size(1) == 0:
+            spikes = x.new_zeros(x.size(0), x.size(1), self.hidden_size)
+        else:
+            reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
+            if reason is not None and self.budget is not None:
+                return _chunks.run(self, input, state, reason)
+            spikes, state = self._loop(x, state) if reason is not None else self._native(x, state)
+        return spikes.transpose(0, 1) if self.batch_first else spikes, state
+
+    def _time_first(self, given: torch.Tensor) -> torch.Tensor:
+        if given.dim() != 3 or given.size(2) != self.input_size:
+            order = "batch, time, " if self.batch_first else "time, batch, "
+            raise Error(
+                f"{type(self).__name__}: the input has the shape {tuple(given.shape)}; "
+                f"it must be ({order}{self.input_size})"
+            )
+        return given.transpose(0, 1) if self.batch_first else given
+
+    def _check(self, x: torch.Tensor, state: State) -> None:
+        shape = (x.size(1), self.hidden_size)
+        if len(state) != self._fields + 1 or any(tuple(own.shape) != shape for own in state):
+            raise Error(
+                f"{type(self).__name__}: the state has the shapes {[tuple(own.shape) for own in state]}; "
+                f"it must have {self._fields + 1} of {shape}, the spikes last"
+            )
+
+    def _loop(self, x: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        outputs = []
+        for one in x:
+            state, spikes = self.step(state, one)
+            outputs.append(spikes)
+        return torch.stack(outputs), state
+
+    def _native(self, x: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        units = [name for name in self._units if name != "threshold"]
+        layer = {
+            "cell": self._kind,
+            "input": self.input_size,
+            "hidden": self.hidden_size,
+            "bias": self.bias,
+            "recurrent": self.recurrent,
+            "hard_reset": self.reset == "hard",
+            "attached_reset": self.attached_reset,
+            "normalised": self.normalised,
+            "surrogate": self.surrogate,
+            "sharpness": self.sharpness,
+            "train_tau": any(self._own(name).requires_grad for name in units),
+            "train_threshold": self._own("threshold").requires_grad,
+        }
+        parameters = self._in_order()
+        keeps = _native.needs_gradient(x, *state, *parameters)
+        setting = _native.Setting(
+            groups=((_native.Pass((layer,)),),),
+            dtype=x.dtype,
+            time_steps=x.size(0),
+            batch=x.size(1),
+            batch_sizes=(),
+            input_gradient=keeps and x.requires_grad,
+            budget=_native.as_bytes(self.budget),
+            tiers=tuple(self.tiers or ()),
+            strategy=self.strategy,
+            grain=self.chunk or 0,
+            threads=torch.get_num_threads(),
+        )
+        group = _native.Group(self._runs, setting, 0, self.batch_first)
+        states = [own.unsqueeze(0) for own in state]
+        lease = self._runs.lease(setting)
+        output, finals = _native.run_group(group, lease, x, states, parameters, keeps)
+        # The last spikes are outputs, and their gradient goes that way.
+        return output, (*(own.squeeze(0) for own in finals[:-1]), output[-1])
+
+
+_ARGUMENTS = """
+    bias, recurrent: whether there are biases, and weights among the units.
+    surrogate: what stands in for the derivative of a spike: ``fast_sigmoid``, ``superspike``, ``arctan``,
+        ``triangular``, ``boxcar``, ``multi_gaussian``; ``sharpness`` is its k, each has a value of its own.
+    reset: ``"soft"`` takes the threshold off, ``"hard"`` sets the membrane to 0; attached_reset: gradients go through it.
+    normalised: the input counts by 1 - exp(-1 / tau_mem).
+    threshold, {units}: to begin with, the same for each unit; time constants are in time steps.
+    train_tau, train_threshold: whether they learn; train_tau stands for all but the threshold.
+"""
+_LAYER = """{what}, over a sequence, in the memory you have.
+
+    ``layer(input, state=None) -> (spikes, state)``; input [T,B,I], spikes [T,B,H] of 0 and 1, or batch first; the state
+    is a tuple of [B,H]: {state}.
+{arguments}
+    budget, tiers, chunk, strategy: as of :class:`ebb.nn.LSTM`; None is no limit.
+
+    float32 and float64 on the CPU run in native code, others in plain torch, step by step.
+
+    >>> import torch, ebb.nn
+    >>> layer = ebb.nn.{name}(20, 32, budget="1MiB")
+    >>> spikes, state = layer(torch.randn(500, 4, 20))
+    >>> spikes.sum().backward()
+    >>> layer.report.peak <= 2**20
+    True
+    """
+_CELL = """{what}, one time step in plain torch.
+
+    ``cell(carry, x) -> (carry, spikes)``, as :func:`ebb.scan` calls it; carry is None or a tuple of [B,H]: {state}.
+{arguments}
+    >>> import torch, ebb.nn
+    >>> cell = ebb.nn.{name}Cell(20, 32)
+    >>> carry, spikes = cell(None, torch.randn(4, 20))
+    >>> spikes.shape
+    torch.Size([4, 32])
+    """
+_WORDS: dict[str, dict[str, str]] = {
+    "LIF": {
+        "what": "Leaky integrate-and-fire neurons",
+        "state": "membrane, spikes",
+        "arguments": _ARGUMENTS.format(units="tau_mem"),
+    },
+    "ALIF": {
+        "what": "Neurons with an adaptive threshold",
+        "state": "membrane, adaptation, spikes",
+        "arguments": _ARGUMENTS.format(units="tau_mem, tau_adp, beta (how far a spike lifts the threshold)"),
+    },
+}
+
+
+class LIFCell(_Cell, _LIF):
+    __doc__ = _CELL.format(name="LIF", **_WORDS["LIF"])
+
+
+class ALIFCell(_Cell, _ALIF):
+    __doc__ = _CELL.format(name="ALIF", **_WORDS["ALIF"])
+
+
+class LIF(_Layer, _LIF):
+    __doc__ = _LAYER.format(name="LIF", **_WORDS["LIF"])
+
+
+class ALIF(_Layer, _ALIF):
+    __doc__ = _LAYER.format(name="ALIF", **_WORDS["ALIF"])
