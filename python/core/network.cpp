@@ -95,12 +95,11 @@ void bind_network(nb::module_& module) {
   const auto backward = [](NetworkRun& run, const Array& inputs, const Array& of_outputs,
                            Addresses of_final, const Array& of_inputs, Addresses of_initial,
                            Addresses of_parameters) {
-    run.backward({.inputs = strided(inputs),
-                  .outputs = strided(of_outputs),
-                  .final = std::move(of_final)},
-                 {.inputs = strided(of_inputs),
-                  .initial = std::move(of_initial),
-                  .parameters = std::move(of_parameters)});
+    run.backward(
+        {.inputs = strided(inputs), .outputs = strided(of_outputs), .final = std::move(of_final)},
+        {.inputs = strided(of_inputs),
+         .initial = std::move(of_initial),
+         .parameters = std::move(of_parameters)});
   };
   using Released = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<NetworkRun>(module, "NetworkRun")

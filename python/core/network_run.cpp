@@ -116,7 +116,8 @@ class NumberRun : public NetworkRun {
   }
 
   Report report() const override {
-    if (!run_) fail(ErrorCode::invalid_argument, "network run: there is no report before a forward");
+    if (!run_)
+      fail(ErrorCode::invalid_argument, "network run: there is no report before a forward");
     return run_->report();
   }
 

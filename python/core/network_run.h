@@ -20,8 +20,8 @@ struct NetworkRunOptions {
   std::string strategy = "auto";
   std::vector<SlowTier> tiers = {};
   std::vector<std::int64_t> batch_sizes = {};  // of a packed sequence
-  bool reverse = false;                        // from the last time step of each sample to its first
-  std::function<void()> check = {};            // called now and then; what it throws ends the run
+  bool reverse = false;              // from the last time step of each sample to its first
+  std::function<void()> check = {};  // called now and then; what it throws ends the run
 };
 
 // What a call reads and writes. Addresses are of whole arrays of the network's numbers, 0: none.
@@ -50,12 +50,13 @@ class NetworkRun {
   virtual void set_budget(Bytes budget) = 0;
 
   // From inputs, initial and parameters to outputs and final. A run is planned when there is none.
-  // Throws what Run throws, and Error(invalid_argument) for initial spikes that are neither 0 nor 1.
+  // Throws what Run throws, and Error(invalid_argument) for initial spikes other than 0 and 1.
   virtual void forward(const NetworkArrays& arrays) = 0;
   // The same, keeping nothing for a backward.
   virtual void advance(const NetworkArrays& arrays) = 0;
-  // After forward: `given` has the inputs again, since the caller may have moved them, and the gradients
-  // of outputs and final; `found` gets those of inputs, initial and parameters, where it has an address.
+  // After forward: `given` has the inputs again, since the caller may have moved them, and the
+  // gradients of outputs and final; `found` gets those of inputs, initial and parameters, where it
+  // has an address.
   virtual void backward(const NetworkArrays& given, const NetworkArrays& found) = 0;
   virtual Report report() const = 0;
 };

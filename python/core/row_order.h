@@ -13,7 +13,7 @@
 
 namespace ebb::python {
 
-// An array as Python gives it. Distances are in numbers. Packed rows lie one `row` after another, so
+// An array as Python gives it. Distances are in numbers. Packed rows lie one `row` after another:
 // `time` means nothing there.
 struct Strided {
   std::uintptr_t address = 0;

@@ -64,15 +64,13 @@ class Setting:
     time_steps: int
     batch: int
     batch_sizes: tuple[int, ...]  # of a packed sequence
+    keeps: bool  # there will be a backward
     input_gradient: bool
     budget: int
     tiers: tuple[Any, ...]
     strategy: str
     grain: int
     threads: int
-
-    def key(self) -> str:
-        return repr(self)
 
     def make(self) -> list[list[Any]]:
         runs = [
@@ -107,7 +105,7 @@ class Setting:
     def _share_budget(self, runs: list[Any]) -> None:
         """All forwards precede their backwards, so what the runs hold adds up: each gets what it needs at least and
         an equal part of the rest."""
-        if len(runs) == 1 or self.budget >= _core.UNLIMITED:
+        if len(runs) == 1 or self.budget >= _core.UNLIMITED or not self.keeps:
             return
         least = [run.least_budget() for run in runs]
         rest = self.budget - sum(least)
@@ -125,22 +123,47 @@ class Setting:
 class Lease:
     """A set of runs while somebody needs it. The last who forgets it gives the runs back to their module."""
 
-    def __init__(self, runs: Runs, key: str, groups: list[list[Any]]):
-        self._runs, self._key = runs, key
+    def __init__(self, shelf: Shelf, key: str, groups: list[list[Any]]):
+        self._shelf, self._key = shelf, key
         self.groups = groups
 
     def __del__(self) -> None:
-        self._runs.give_back(self._key, self.groups)
+        self._shelf.give_back(self._key, self.groups)
 
 
-class Runs:
-    """The runs of a module. They hold their budget as long as they live, so only those of the last setting stay:
-    as many as were at work at a time. Copies of a module begin without any."""
+class Shelf:
+    """Runs that are not at work. They hold their budget as long as they live, so only those of the last setting stay,
+    as many as were at work at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._key: str | None = None
-        self._idle: list[list[list[Any]]] = []
+        self.idle: list[list[list[Any]]] = []
+
+    def lease(self, setting: Setting) -> Lease:
+        key = repr(setting)
+        with self._lock:
+            if key != self._key:
+                self.idle.clear()
+                self._key = key
+            groups = self.idle.pop() if self.idle else None
+        return Lease(self, key, setting.make() if groups is None else groups)
+
+    def give_back(self, key: str, groups: list[list[Any]]) -> None:
+        with self._lock:
+            if key == self._key:
+                self.idle.append(groups)
+
+    def clear(self) -> None:
+        with self._lock:
+            self.idle.clear()
+
+
+class Runs:
+    """The runs of a module, with and without a backward, and what they reported. Copies begin without any."""
+
+    def __init__(self) -> None:
+        self.keeping, self.passing = Shelf(), Shelf()
         self.reports: dict[tuple[int, int], Any] = {}
         self.kept = 0
 
@@ -151,22 +174,16 @@ class Runs:
         return Runs, ()
 
     def lease(self, setting: Setting) -> Lease:
-        key = setting.key()
-        with self._lock:
-            if key != self._key:
-                self._idle.clear()
-                self._key = key
-            groups = self._idle.pop() if self._idle else None
-        return Lease(self, key, setting.make() if groups is None else groups)
-
-    def give_back(self, key: str, groups: list[list[Any]]) -> None:
-        with self._lock:
-            if key == self._key:
-                self._idle.append(groups)
+        return (self.keeping if setting.keeps else self.passing).lease(setting)
 
     def clear(self) -> None:
-        with self._lock:
-            self._idle.clear()
+        self.keeping.clear()
+        self.passing.clear()
+
+    def begin(self, kept: int) -> None:
+        """A forward ends whose backward will be reported."""
+        self.kept = kept
+        self.reports = {}
 
     def report(self, budget: int) -> LayerReport | None:
         if not self.reports:
@@ -193,8 +210,7 @@ def _addresses(tensors: Sequence[torch.Tensor | None]) -> list[int]:
 
 
 class Group:
-    """Networks that read the same input side by side, on tensors. ``fields``: arrays of a state that have gradients
-    of their own at its end; spikes, which are among the outputs, have not."""
+    """Networks that read the same input side by side, on tensors."""
 
     def __init__(self, runs: Runs, setting: Setting, index: int, batch_first: bool):
         self.runs, self.setting, self.index = runs, setting, index
@@ -225,7 +241,6 @@ class Group:
         x: torch.Tensor,
         states: Sequence[torch.Tensor],
         parameters: Sequence[torch.Tensor],
-        keeps: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         output = self._new_output(x)
         states = [state.contiguous() for state in states]
@@ -233,7 +248,7 @@ class Group:
         parameters = [parameter.contiguous() for parameter in parameters]
         each = len(parameters) // len(self.passes)
         for one, run in enumerate(lease.groups[self.index]):
-            call = run.forward if keeps else run.advance
+            call = run.forward if self.setting.keeps else run.advance
             call(
                 _array(x),
                 _array(self._columns(output, one)),
@@ -280,7 +295,7 @@ class _Layers(torch.autograd.Function):
         ctx.group, ctx.lease, ctx.count = group, lease, count
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, *rest)
-        output, finals = group.forward(lease, x, rest[:count], rest[count:], True)
+        output, finals = group.forward(lease, x, rest[:count], rest[count:])
         return (output, *finals)
 
     @staticmethod
@@ -294,7 +309,7 @@ class _Layers(torch.autograd.Function):
         group, lease, ctx.lease = ctx.group, ctx.lease, None
         if lease is None:  # backward once more over a graph that was retained
             lease = group.runs.lease(group.setting)
-            group.forward(lease, x, rest[: ctx.count], rest[ctx.count :], True)
+            group.forward(lease, x, rest[: ctx.count], rest[ctx.count :])
         wanted = ctx.needs_input_grad[3:]
         gradients = [
             _rows_contiguous(torch.empty_like(x)) if wanted[0] else None,
@@ -314,13 +329,11 @@ def run_group(
     x: torch.Tensor,
     states: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
-    keeps: bool,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """x is [T,B,I] in any order of its first two dimensions, or packed [N,I]; states are [D*L,B,H]. ``keeps``: there
-    will be a backward."""
+    """x is [T,B,I] in any order of its first two dimensions, or packed [N,I]; states are [D*L,B,H]."""
     x = _rows_contiguous(x)
-    if not keeps:
-        return group.forward(lease, x, states, parameters, False)
+    if not group.setting.keeps:
+        return group.forward(lease, x, states, parameters)
     output, *finals = _Layers.apply(group, lease, len(states), x, *states, *parameters)
     return output, finals
 

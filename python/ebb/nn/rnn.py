@@ -182,6 +182,7 @@ class _Call:
             time_steps=self.time_steps,
             batch=self.batch,
             batch_sizes=self.batch_sizes,
+            keeps=keeps,
             input_gradient=keeps and self.x.requires_grad,
             budget=_native.as_bytes(layer.budget),
             tiers=tuple(layer.tiers or ()),
@@ -199,10 +200,10 @@ class _Call:
                 kept += output.numel() * output.element_size()
             own_states, own_parameters = self._of_group(states, parameters, index, len(setting.groups))
             group = _native.Group(layer._runs, setting, index, layer.batch_first and self.batched)
-            output, own = _native.run_group(group, lease, output, own_states, own_parameters, keeps)
+            output, own = _native.run_group(group, lease, output, own_states, own_parameters)
             finals.append(own)
         if keeps:
-            layer._runs.kept = kept
+            layer._runs.begin(kept)
         return self._results(output, [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*finals)])
 
     def _of_group(

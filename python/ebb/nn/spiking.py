@@ -251,6 +251,7 @@ class _Layer(_Spiking):
             time_steps=x.size(0),
             batch=x.size(1),
             batch_sizes=(),
+            keeps=keeps,
             input_gradient=keeps and x.requires_grad,
             budget=_native.as_bytes(self.budget),
             tiers=tuple(self.tiers or ()),
@@ -261,7 +262,9 @@ class _Layer(_Spiking):
         group = _native.Group(self._runs, setting, 0, self.batch_first)
         states = [own.unsqueeze(0) for own in state]
         lease = self._runs.lease(setting)
-        output, finals = _native.run_group(group, lease, x, states, parameters, keeps)
+        output, finals = _native.run_group(group, lease, x, states, parameters)
+        if keeps:
+            self._runs.begin(0)
         # The last spikes are outputs, and their gradient goes that way.
         return output, (*(own.squeeze(0) for own in finals[:-1]), output[-1])
 
@@ -270,7 +273,8 @@ _ARGUMENTS = """
     bias, recurrent: whether there are biases, and weights among the units.
     surrogate: what stands in for the derivative of a spike: ``fast_sigmoid``, ``superspike``, ``arctan``,
         ``triangular``, ``boxcar``, ``multi_gaussian``; ``sharpness`` is its k, each has a value of its own.
-    reset: ``"soft"`` takes the threshold off, ``"hard"`` sets the membrane to 0; attached_reset: gradients go through it.
+    reset: ``"soft"`` takes the threshold off, ``"hard"`` sets the membrane to 0.
+    attached_reset: gradients go through the reset.
     normalised: the input counts by 1 - exp(-1 / tau_mem).
     threshold, {units}: to begin with, the same for each unit; time constants are in time steps.
     train_tau, train_threshold: whether they learn; train_tau stands for all but the threshold.
