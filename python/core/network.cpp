@@ -32,7 +32,8 @@ void check_signals() {
 std::unique_ptr<NetworkRun> network_run(const std::string& dtype, std::vector<LayerOptions> layers,
                                         std::int64_t time_steps, std::int64_t batch, Bytes budget,
                                         std::string strategy, std::vector<SlowTier> tiers,
-                                        std::int64_t grain, int threads, bool input_gradient,
+                                        const std::optional<Ledger>& ledger, std::int64_t grain,
+                                        int threads, bool input_gradient,
                                         std::vector<std::int64_t> batch_sizes, bool reverse) {
   NetworkRunOptions options;
   options.network.layers = std::move(layers);
@@ -44,6 +45,7 @@ std::unique_ptr<NetworkRun> network_run(const std::string& dtype, std::vector<La
   options.budget = budget;
   options.strategy = std::move(strategy);
   options.tiers = std::move(tiers);
+  options.ledger = ledger;
   options.batch_sizes = std::move(batch_sizes);
   options.reverse = reverse;
   options.check = check_signals;
@@ -115,7 +117,7 @@ void bind_network(nb::module_& module) {
       .def_prop_ro("grain", &NetworkRun::grain)
       .def_prop_ro("plain_bytes", &NetworkRun::plain_bytes)
       .def_prop_rw("budget", &NetworkRun::budget, &NetworkRun::set_budget)
-      .def("least_budget", &NetworkRun::least_budget, Released())
+      .def("least_budget", &NetworkRun::least_budget, "strategy"_a, Released())
       .def("forward", forward, "inputs"_a, "outputs"_a, "initial"_a, "final"_a, "parameters"_a,
            Released())
       .def("advance", advance, "inputs"_a, "outputs"_a, "initial"_a, "final"_a, "parameters"_a,
@@ -125,9 +127,9 @@ void bind_network(nb::module_& module) {
       .def("report", &NetworkRun::report);
   module.def("network_run", &network_run, nb::kw_only(), "dtype"_a, "layers"_a, "time_steps"_a,
              "batch"_a, "budget"_a = kUnlimited, "strategy"_a = "auto",
-             "tiers"_a = std::vector<SlowTier>{}, "grain"_a = 0, "threads"_a = 1,
-             "input_gradient"_a = true, "batch_sizes"_a = std::vector<std::int64_t>{},
-             "reverse"_a = false, Released());
+             "tiers"_a = std::vector<SlowTier>{}, "ledger"_a = nb::none(), "grain"_a = 0,
+             "threads"_a = 1, "input_gradient"_a = true,
+             "batch_sizes"_a = std::vector<std::int64_t>{}, "reverse"_a = false, Released());
 }
 
 }  // namespace ebb::python

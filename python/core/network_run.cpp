@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <sstream>
 
 #include "ebb/core/at.h"
@@ -63,10 +62,11 @@ class NumberRun : public NetworkRun {
     options_.budget = budget;
   }
 
-  Bytes least_budget() override {
+  Bytes least_budget(const std::string& strategy) override {
     try {
       RunOptions options = run_options();
       options.budget = 0;
+      options.strategy = strategy;
       const Run run(net_, std::move(options));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::infeasible_budget || !error.least_budget()) throw;
@@ -153,6 +153,7 @@ class NumberRun : public NetworkRun {
     options.budget = options_.budget;
     options.strategy = options_.strategy;
     options.tiers = options_.tiers;
+    options.ledger = options_.ledger;
     options.profile.step_seconds = 0.1;
     if (options_.check) options.progress = [this](const Progress&) { options_.check(); };
     return options;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct NetworkRunOptions {
   Bytes budget = kUnlimited;
   std::string strategy = "auto";
   std::vector<SlowTier> tiers = {};
+  std::optional<Ledger> ledger = {};           // shared with other runs
   std::vector<std::int64_t> batch_sizes = {};  // of a packed sequence
   bool reverse = false;              // from the last time step of each sample to its first
   std::function<void()> check = {};  // called now and then; what it throws ends the run
@@ -44,7 +46,7 @@ class NetworkRun {
   virtual std::int64_t state_arrays() const = 0;
   virtual std::int64_t grain() const = 0;
   virtual Bytes plain_bytes() const = 0;
-  virtual Bytes least_budget() = 0;
+  virtual Bytes least_budget(const std::string& strategy) = 0;
   virtual Bytes budget() const = 0;
   // Gives up the memory that a run holds.
   virtual void set_budget(Bytes budget) = 0;

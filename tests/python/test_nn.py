@@ -473,6 +473,56 @@ def why_in_autocast(x):
         return _native.why_not(x)
 
 
+def forwards(layer):
+    return sum(run.predicted.forwards for run in layer.report.runs)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_slow_tiers_give_the_same_bits(tmp_path, bidirectional):
+    x = torch.randn(300, 2, 3)
+    options = {"bidirectional": bidirectional, "dtype": torch.float32}
+    _, plain = pair("LSTM", 3, 8, 2, budget="1GiB", **options)
+    expected = gradients(plain, [x], lambda layer, x: layer(x))
+    budget = least_budget(ebb.nn, "LSTM", 300, bidirectional=bidirectional) * 2
+    tiers = [ebb.memory_tier("1MiB"), ebb.file_tier(tmp_path, "8MiB")]
+    for given in (tiers, tiers[1]):
+        _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=given, strategy="async", **options)
+        found = gradients(ours, [x], lambda layer, x: layer(x))
+        assert all(torch.equal(a, b) for a, b in zip(found, expected))
+        for run in ours.report.runs:
+            assert run.tiers == (["ram", "disk"] if given is tiers else ["disk"])
+            assert any(written for written, _ in run.predicted.moved)
+    with pytest.raises(ebb.Error, match="no tier"):
+        ebb.nn.LSTM(3, 8, budget=budget, tiers=["disk"])(x)
+
+
+def test_one_budget_for_several_layers():
+    budget = ebb.Budget("120KiB")
+    layers = [ebb.nn.LSTM(8, 8, budget=budget), ebb.nn.GRU(8, 4, bidirectional=True, budget=budget)]
+    layers.append(ebb.nn.LIF(8, 8, budget=budget))
+    plain = [ebb.nn.LSTM(8, 8, budget="1GiB"), ebb.nn.GRU(8, 4, bidirectional=True, budget="1GiB"), ebb.nn.LIF(8, 8)]
+    x = torch.randn(300, 2, 8)
+    for one, other in zip(layers, plain):
+        other.load_state_dict(one.state_dict())
+    for _ in range(3):
+        for net in (layers, plain):
+            output = x
+            for layer in net:
+                layer.zero_grad()
+                output, _ = layer(output)
+            output.sum().backward()
+        for one, other in zip(layers, plain):
+            for name, parameter in one.named_parameters():
+                if parameter.requires_grad:
+                    assert torch.equal(parameter.grad, other.get_parameter(name).grad)
+        assert budget.held == 0
+    assert 0.5 * budget.total < budget.peak <= budget.total
+    assert sum(layer.report.budget for layer in layers) <= budget.total
+    with pytest.raises(ebb.Error) as raised:
+        ebb.nn.LSTM(8, 8, budget=ebb.Budget(10))(x)
+    assert raised.value.code == "infeasible_budget"
+
+
 def test_double_backward_is_refused():
     _, ours = pair("LSTM", 3, 5)
     x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)

@@ -4,30 +4,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from ebb import _core
+from ebb._budget import Budget
 from ebb._errors import Error
+from ebb._sizes import UNLIMITED, as_bytes
 from ebb.nn._report import LayerReport
+from ebb.tiers import Tier, slow_tiers
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _MOST_BATCH = 65_535
 _NONE = (0, 0, 0)  # no array
 
 
-def as_bytes(budget: int | str | None) -> int:
+def bytes_of(budget: Budget | int | str | None) -> int:
     """A budget in bytes; None is no limit."""
-    if budget is None:
-        return int(_core.UNLIMITED)
-    if isinstance(budget, str):
-        return int(_core.parse_bytes(budget))
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 0:
-        raise Error(f"budget is {budget!r}; give bytes, 0 or more, or text such as '512MiB', or None")
-    return budget
+    if isinstance(budget, Budget):
+        return budget.total
+    return UNLIMITED if budget is None else as_bytes(budget, "budget")
+
+
+def resolved(budget: Budget | int | str | None) -> Budget | int:
+    """A budget as a setting has it; raises for what is none."""
+    return budget if isinstance(budget, Budget) else bytes_of(budget)
+
+
+def listed(tiers: Tier | Sequence[Tier] | None) -> tuple[Tier, ...]:
+    """Tiers, nearest first; raises for what is none."""
+    slow_tiers(tiers)
+    if tiers is None:
+        return ()
+    return tuple(tiers) if isinstance(tiers, Sequence) else (tiers,)
 
 
 def why_not(*tensors: torch.Tensor) -> str | None:
@@ -66,8 +79,8 @@ class Setting:
     batch_sizes: tuple[int, ...]  # of a packed sequence
     keeps: bool  # there will be a backward
     input_gradient: bool
-    budget: int
-    tiers: tuple[Any, ...]
+    budget: Budget | int
+    tiers: tuple[Tier, ...]
     strategy: str
     grain: int
     threads: int
@@ -77,7 +90,8 @@ class Setting:
             [self._make_one(one, self.input_gradient or index > 0) for one in group]
             for index, group in enumerate(self.groups)
         ]
-        self._share_budget([run for group in runs for run in group])
+        if self.keeps:
+            self._share_budget([run for group in runs for run in group])
         return runs
 
     def _make_one(self, one: Pass, input_gradient: bool) -> Any:
@@ -92,9 +106,10 @@ class Setting:
             layers=layers,
             time_steps=self.time_steps,
             batch=self.batch,
-            budget=self.budget,
+            budget=bytes_of(self.budget),
             strategy=self.strategy,
-            tiers=list(self.tiers),
+            tiers=slow_tiers(self._parted_tiers()),
+            ledger=self.budget._ledger if isinstance(self.budget, Budget) else None,
             grain=self.grain,
             threads=self.threads,
             input_gradient=input_gradient,
@@ -102,16 +117,26 @@ class Setting:
             reverse=one.reverse,
         )
 
+    def _parted_tiers(self) -> list[Tier]:
+        """Each run reserves what it may use, so every run gets an equal part."""
+        runs = sum(len(group) for group in self.groups)
+        return [replace(tier, capacity=tier.capacity // runs) for tier in self.tiers]
+
     def _share_budget(self, runs: list[Any]) -> None:
         """All forwards precede their backwards, so what the runs hold adds up: each gets what it needs at least and
         an equal part of the rest."""
-        if len(runs) == 1 or self.budget >= _core.UNLIMITED or not self.keeps:
+        shared = isinstance(self.budget, Budget)
+        if self.budget == UNLIMITED or (len(runs) == 1 and not shared):
             return
-        least = [run.least_budget() for run in runs]
-        rest = self.budget - sum(least)
+        least = [run.least_budget(self.strategy) for run in runs]
+        total = bytes_of(self.budget)
+        if shared:
+            wanted = [run.least_budget("store_all") for run in runs]
+            total = self.budget._take(sum(least), max(sum(wanted), sum(least)))
+        rest = total - sum(least)
         if rest < 0:
             raise Error(
-                f"the budget is {_core.format_bytes(self.budget)}; {len(runs)} runs, one for each layer and direction, "
+                f"the budget is {_core.format_bytes(total)}; {len(runs)} runs, one for each layer and direction, "
                 f"need {_core.format_bytes(sum(least))} ({sum(least)} bytes) at least",
                 "infeasible_budget",
                 sum(least),
@@ -121,14 +146,13 @@ class Setting:
 
 
 class Lease:
-    """A set of runs while somebody needs it. The last who forgets it gives the runs back to their module."""
+    """A set of runs while somebody needs it; the last who forgets it ends it."""
 
-    def __init__(self, shelf: Shelf, key: str, groups: list[list[Any]]):
-        self._shelf, self._key = shelf, key
-        self.groups = groups
+    def __init__(self, groups: list[list[Any]], end: Callable[[list[list[Any]]], None]):
+        self.groups, self._end = groups, end
 
     def __del__(self) -> None:
-        self._shelf.give_back(self._key, self.groups)
+        self._end(self.groups)
 
 
 class Shelf:
@@ -147,7 +171,7 @@ class Shelf:
                 self.idle.clear()
                 self._key = key
             groups = self.idle.pop() if self.idle else None
-        return Lease(self, key, setting.make() if groups is None else groups)
+        return Lease(setting.make() if groups is None else groups, partial(self.give_back, key))
 
     def give_back(self, key: str, groups: list[list[Any]]) -> None:
         with self._lock:
@@ -174,6 +198,9 @@ class Runs:
         return Runs, ()
 
     def lease(self, setting: Setting) -> Lease:
+        if setting.keeps and isinstance(setting.budget, Budget):
+            budget = setting.budget
+            return Lease(setting.make(), lambda _: budget._give_back())
         return (self.keeping if setting.keeps else self.passing).lease(setting)
 
     def clear(self) -> None:
@@ -185,10 +212,11 @@ class Runs:
         self.kept = kept
         self.reports = {}
 
-    def report(self, budget: int) -> LayerReport | None:
+    def report(self) -> LayerReport | None:
         if not self.reports:
             return None
         runs = tuple(self.reports[key] for key in sorted(self.reports))
+        budget = min(UNLIMITED, sum(run.budget for run in runs))
         return LayerReport(budget, sum(run.booked for run in runs), self.kept, runs)
 
 

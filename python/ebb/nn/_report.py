@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb import _core
+from ebb._sizes import UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class LayerReport:
     runs: tuple[Any, ...]
 
     def __str__(self) -> str:
-        budget = "unlimited" if self.budget >= _core.UNLIMITED else _core.format_bytes(self.budget)
+        budget = "unlimited" if self.budget >= UNLIMITED else _core.format_bytes(self.budget)
         lines = [f"peak {_core.format_bytes(self.peak)} of {budget}"]
         if self.kept:
             lines[0] += f"; {_core.format_bytes(self.kept)} of outputs kept between layers beside it"

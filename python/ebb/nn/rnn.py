@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from ebb._budget import Budget
 from ebb._errors import Error
 from ebb.nn import _chunks, _native
 from ebb.nn._report import LayerReport
+from ebb.tiers import Tier
 
 _ABOUT = """{what}, in the memory you have.
 
@@ -39,21 +41,21 @@ _ABOUT = """{what}, in the memory you have.
 class _Bounded(torch.nn.RNNBase):
     """What the three layers share. A class beside torch's own in the bases of each."""
 
-    budget: int | str | None
-    tiers: Sequence[Any] | None
+    budget: Budget | int | str | None
+    tiers: Tier | Sequence[Tier] | None
     chunk: int | None
     strategy: str
 
     def __init__(
         self,
         *args: Any,
-        budget: int | str | None = None,
-        tiers: Sequence[Any] | None = None,
+        budget: Budget | int | str | None = None,
+        tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",
         **kwargs: Any,
     ) -> None:
-        _native.as_bytes(budget)
+        _native.resolved(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         super().__init__(*args, **kwargs)
@@ -71,7 +73,7 @@ class _Bounded(torch.nn.RNNBase):
     @property
     def report(self) -> LayerReport | None:
         """What the last backward took; None before the first."""
-        return self._runs.report(_native.as_bytes(self.budget))
+        return self._runs.report()
 
     def release(self) -> None:
         """Gives back the memory that the module holds between calls."""
@@ -184,8 +186,8 @@ class _Call:
             batch_sizes=self.batch_sizes,
             keeps=keeps,
             input_gradient=keeps and self.x.requires_grad,
-            budget=_native.as_bytes(layer.budget),
-            tiers=tuple(layer.tiers or ()),
+            budget=_native.resolved(layer.budget),
+            tiers=_native.listed(layer.tiers),
             strategy=layer.strategy,
             grain=layer.chunk or 0,
             threads=torch.get_num_threads(),

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from ebb._budget import Budget
 from ebb._errors import Error
 from ebb.nn import _chunks, _native
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
+from ebb.tiers import Tier
 
 _LONGEST_TAU = 1e6  # as in the native cells: 1 - decay divides
 State = tuple[torch.Tensor, ...]
@@ -164,14 +166,14 @@ class _Layer(_Spiking):
         hidden_size: int,
         *,
         batch_first: bool = False,
-        budget: int | str | None = None,
-        tiers: Sequence[Any] | None = None,
+        budget: Budget | int | str | None = None,
+        tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",
         **options: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, **options)
-        _native.as_bytes(budget)
+        _native.resolved(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         self.batch_first, self.budget, self.tiers = batch_first, budget, tiers
@@ -184,7 +186,7 @@ class _Layer(_Spiking):
     @property
     def report(self) -> LayerReport | None:
         """What the last backward took; None before the first, and where plain torch ran."""
-        return self._runs.report(_native.as_bytes(self.budget))
+        return self._runs.report()
 
     def release(self) -> None:
         """Gives back the memory that the module holds between calls."""
@@ -253,8 +255,8 @@ class _Layer(_Spiking):
             batch_sizes=(),
             keeps=keeps,
             input_gradient=keeps and x.requires_grad,
-            budget=_native.as_bytes(self.budget),
-            tiers=tuple(self.tiers or ()),
+            budget=_native.resolved(self.budget),
+            tiers=_native.listed(self.tiers),
             strategy=self.strategy,
             grain=self.chunk or 0,
             threads=torch.get_num_threads(),
