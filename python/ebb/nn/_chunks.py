@@ -1,17 +1,196 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers under a budget where the native cells do not apply."""
+"""Torch's own recurrent kernels in a budget, where the native cells do not apply: a chunk of time steps is one call of them."""
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from typing import Any
 
+import torch
+from torch import Tensor, _VF
+
+from ebb._budget import Budget
+from ebb._engine import Options, in_budget, last_report, refuse_transforms
 from ebb._errors import Error
+from ebb._scan import as_tiers, surroundings_key
+from ebb._sizes import as_bytes
+from ebb._torch_step import Leaves
+from ebb.nn._report import LayerReport
+
+# Where the time of a call stops growing slower than its length.
+_CHUNK = {"cuda": 128, "cpu": 32}
+_KERNELS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
 
 
-def run(module: Any, input: Any, hx: Any, reason: str) -> Any:
-    """What ``module(input, hx)`` gives, in the module's budget. ``reason``: why the native cells do not apply."""
-    raise Error(
-        f"{type(module).__name__} with a budget: {reason}; the native cells need float32 or float64 on the CPU, "
-        "without autocast. Set budget=None for torch's own kernels in unlimited memory",
-        "unavailable",
-    )
+class _Kernel:
+    """A stack of layers in one direction over a chunk of time steps."""
+
+    def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
+        self.weights = weights
+        self._mode, self._bias, self._layers, self._backwards = layer.mode, layer.bias, layers, backwards
+
+    def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
+        lstm = self._mode == "LSTM"
+        rest = (self.weights, self._bias, self._layers, 0.0, False, False)
+        with warnings.catch_warnings():
+            # Weights of one direction are a part of the memory that torch has laid out for both.
+            warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
+            if batch_sizes is not None:
+                running = int(batch_sizes[0])
+                now = [state[:, :running].contiguous() for state in carry]
+                y, *after = _KERNELS[self._mode](x, batch_sizes, now if lstm else now[0], *rest)
+                # Who has ended keeps the last state.
+                return [torch.cat([new, old[:, running:]], 1) for new, old in zip(after, carry)], y
+            y, *after = _KERNELS[self._mode](x.flip(0) if self._backwards else x, carry if lstm else carry[0], *rest, False)
+            return after, y.flip(0) if self._backwards else y
+
+
+class _Segments:
+    """A sequence in chunks, each a call of a kernel."""
+
+    def __init__(self, name: str, kernel: _Kernel, x: Tensor, batch_sizes: Tensor | None, chunk: int, backwards: bool):
+        self.name = name
+        self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
+        self._chunk = chunk
+        self._length = x.shape[0] if batch_sizes is None else len(batch_sizes)
+        self._rows = None if batch_sizes is None else [0, *itertools.accumulate(batch_sizes.tolist())]
+        self.count = -(-self._length // chunk)
+        self._output: Tensor | None = None
+        self._output_gradient: Tensor | None = None
+        self._input_gradient: Tensor | None = None
+
+    def _span(self, block: int) -> slice:
+        """In time, or in the rows of a packed sequence."""
+        start, end = block * self._chunk, min(self._length, (block + 1) * self._chunk)
+        if self._backwards:
+            start, end = self._length - end, self._length - start
+        return slice(start, end) if self._rows is None else slice(self._rows[start], self._rows[end])
+
+    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
+        part = self._x.detach()[self._span(block)]
+        return [part.requires_grad_() if gradients and self._x.requires_grad else part]
+
+    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
+        sizes = None
+        if self._sizes is not None:
+            sizes = self._sizes[block * self._chunk:(block + 1) * self._chunk]
+        out, y = self._kernel(inputs[0], carry, sizes)
+        return out, [y]
+
+    def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
+        pass
+
+    def same_as_output(self, leaf: int) -> int | None:
+        return None
+
+    def output_flags(self, ys: list[Tensor]) -> list[bool]:
+        return [ys[0].requires_grad]
+
+    def begin(self) -> None:
+        self._output = None
+
+    def keep(self, block: int, ys: list[Tensor]) -> None:
+        if self._output is None:
+            self._output = ys[0].new_empty((self._x.shape[0], *ys[0].shape[1:]))
+        self._output[self._span(block)].copy_(ys[0])
+
+    def results(self) -> list[Tensor]:
+        found, self._output = self._output, None
+        return [found]
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        self._output_gradient = gradients[0]
+        self._input_gradient = torch.empty_like(self._x) if self._x.requires_grad else None
+
+    def output_gradients(self, block: int) -> list[Tensor | None]:
+        return [None if self._output_gradient is None else self._output_gradient[self._span(block)]]
+
+    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        part = self._input_gradient[self._span(block)]
+        if gradients[0] is None:
+            part.zero_()
+        else:
+            part.copy_(gradients[0])
+
+    def end_backward(self) -> list[Tensor | None]:
+        found, self._input_gradient, self._output_gradient = self._input_gradient, None, None
+        return [found]
+
+
+class ChunkReport:
+    """What the chunked runs of a layer took, once their backwards have run."""
+
+    def __init__(self, budget: Any, kept: int, runs: list[Any]):
+        self._budget, self._kept, self._runs = budget, kept, runs
+
+    def report(self) -> LayerReport:
+        limit = self._budget.total if isinstance(self._budget, Budget) else as_bytes(self._budget, "budget")
+        peak = sum(run.predicted["peak"]["fast"] for run in self._runs)
+        return LayerReport(limit, peak, self._kept, tuple(self._runs))
+
+
+def run(call: Any) -> Any:
+    """What the layer gives, in its budget. `call` is the layer's call in one form: x, states and sizes."""
+    layer = call.layer
+    states, x = call.states(), call.x.contiguous()
+    tensors = [x, *states, *call.parameters()]
+    refuse_transforms(type(layer).__name__, tensors)
+    dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
+    apart = layer.bidirectional or dropout > 0
+    if call.packed and layer.bidirectional:
+        raise Error(f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
+                    "float64 alone; pad it, or leave budget= out")
+    groups = layer.num_layers if apart else 1
+    directions = 2 if layer.bidirectional else 1
+    sizes = call.given.batch_sizes if call.packed else None
+    budget = layer.budget if isinstance(layer.budget, Budget) else as_bytes(layer.budget, "budget") // (groups * directions)
+    each = len(call.parameters()) // (groups * directions)
+    output, finals, reports, kept = x, [], [], 0
+    for group in range(groups):
+        if group > 0:
+            output = torch.nn.functional.dropout(output, dropout, training=True) if dropout > 0 else output
+            kept += output.numel() * output.element_size()
+        parts = []
+        for direction in range(directions):
+            index = group * directions + direction
+            weights = call.parameters()[index * each:(index + 1) * each]
+            own = states if not apart else [state[index:index + 1] for state in states]
+            kernel = _Kernel(layer, weights, 1 if apart else layer.num_layers, direction == 1)
+            final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
+            parts.append(y)
+            finals.append(final)
+            reports.append(report)
+        output = torch.cat(parts, -1) if directions == 2 else parts[0]
+    if torch.is_grad_enabled():
+        layer.chunk_report = ChunkReport(layer.budget, kept, [report for report in reports if report is not None])
+    return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
+
+
+def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor], budget: Any,
+         backwards: bool) -> tuple[list[Tensor], Tensor, Any]:
+    states = [state.contiguous() for state in states]
+    length = x.shape[0] if sizes is None else len(sizes)
+    best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
+    results = None
+    while torch.is_grad_enabled():
+        options = Options(budget, as_tiers(layer.tiers), layer.strategy, params=kernel.weights)
+        blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
+        key = ("nn", layer.mode, layer.bias, kernel._layers, best, length, len(kernel.weights),
+               *surroundings_key([*states, *kernel.weights], [x], x.device))
+        try:
+            results = in_budget(blocks, _names_nothing, states, [x], x.device, options, key)
+            break
+        except Error as error:
+            # Shorter chunks weigh less.
+            if layer.chunk is not None or best == 1 or error.code != "infeasible_budget":
+                raise
+            best = -(-best // 2)
+    if results is None:
+        final, y = kernel(x, states, sizes)
+        return list(final), y, last_report() if torch.is_grad_enabled() else None
+    return list(results[0]), results[1][0], last_report()
+
+
+def _names_nothing() -> None:
+    """Kernels get their weights by name, so that nothing needs to be looked for."""

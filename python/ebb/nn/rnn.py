@@ -66,6 +66,7 @@ class _Bounded(torch.nn.RNNBase):
             )
         self.budget, self.tiers, self.chunk, self.strategy = budget, tiers, chunk, strategy
         self._runs = _native.Runs()
+        self.chunk_report: _chunks.ChunkReport | None = None
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.budget is None else f", budget={self.budget!r}")
@@ -73,7 +74,7 @@ class _Bounded(torch.nn.RNNBase):
     @property
     def report(self) -> LayerReport | None:
         """What the last backward took; None before the first."""
-        return self._runs.report()
+        return self.chunk_report.report() if self.chunk_report is not None else self._runs.report()
 
     def release(self) -> None:
         """Gives back the memory that the module holds between calls."""
@@ -87,7 +88,8 @@ class _Bounded(torch.nn.RNNBase):
             return super().forward(input, hx)
         reason = call.why_not()
         if reason is not None:
-            return _chunks.run(self, input, hx, reason)
+            return _chunks.run(call)
+        self.chunk_report = None
         return call.run()
 
 
@@ -132,7 +134,7 @@ class _Call:
         tensors = [self.x, *self.parameters(), *self._given_states()]
         return _native.why_not(*tensors) or _native.fits(self.batch)
 
-    def _states(self) -> list[torch.Tensor]:
+    def states(self) -> list[torch.Tensor]:
         """[D*L,B,H] each, checked as torch checks them."""
         layer = self.layer
         count = 2 if layer.mode == "LSTM" else 1
@@ -175,7 +177,7 @@ class _Call:
 
     def run(self) -> Any:
         layer = self.layer
-        states, parameters = self._states(), self.parameters()
+        states, parameters = self.states(), self.parameters()
         dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
         keeps = _native.needs_gradient(self.x, *states, *parameters)
         setting = _native.Setting(
@@ -206,7 +208,7 @@ class _Call:
             finals.append(own)
         if keeps:
             layer._runs.begin(kept)
-        return self._results(output, [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*finals)])
+        return self.results(output, [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*finals)])
 
     def _of_group(
         self, states: list[torch.Tensor], parameters: list[torch.Tensor], index: int, groups: int
@@ -217,7 +219,7 @@ class _Call:
             parameters[index * each : (index + 1) * each],
         )
 
-    def _results(self, output: torch.Tensor, finals: list[torch.Tensor]) -> Any:
+    def results(self, output: torch.Tensor, finals: list[torch.Tensor]) -> Any:
         given = self.given
         if self.packed:
             if given.unsorted_indices is not None:

@@ -11,7 +11,8 @@ import torch
 
 from ebb._budget import Budget
 from ebb._errors import Error
-from ebb.nn import _chunks, _native
+from ebb._scan import scan
+from ebb.nn import _native
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
 from ebb.tiers import Tier
@@ -201,7 +202,9 @@ class _Layer(_Spiking):
         else:
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
             if reason is not None and self.budget is not None:
-                return _chunks.run(self, input, state, reason)
+                state, spikes = scan(self.step, state, x, budget=self.budget, tiers=self.tiers, chunk=self.chunk,
+                                     strategy=self.strategy)
+                return spikes.transpose(0, 1) if self.batch_first else spikes, state
             spikes, state = self._loop(x, state) if reason is not None else self._native(x, state)
         return spikes.transpose(0, 1) if self.batch_first else spikes, state
 
