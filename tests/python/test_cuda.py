@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs on a GPU: streams, pinned memory, its random numbers, its allocator. `./dev cuda` runs it where one is."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ebb  # noqa: E402
+import ebb.nn  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+MIB = 1 << 20
+
+
+def gradients(f, module, init, xs, **options):
+    """The loss, and all gradients, of one scan."""
+    module.zero_grad()
+    init = [leaf.detach().clone().requires_grad_() for leaf in init]
+    xs = xs.detach().clone().requires_grad_()
+    torch.manual_seed(7)
+    carry, ys = ebb.scan(f, tuple(init), xs, **options)
+    loss = ys.float().pow(2).mean() + sum(leaf.float().sin().mean() for leaf in carry)
+    loss.backward()
+    found = [loss.detach(), *(p.grad.clone() for p in module.parameters()), xs.grad, *(leaf.grad for leaf in init)]
+    return [t.cpu() for t in found]
+
+
+class Cell(torch.nn.Module):
+    def __init__(self, drop: float = 0.0):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(32, 64)
+        self.drop = torch.nn.Dropout(drop)
+
+    def forward(self, carry, x):
+        h, c = self.cell(self.drop(x), carry)
+        return (h, c), h
+
+
+def lstm(steps=300, batch=16):
+    torch.manual_seed(0)
+    zero = torch.zeros(batch, 64, device="cuda")
+    return Cell().cuda(), (zero, zero), torch.randn(steps, batch, 32, device="cuda")
+
+
+@pytest.mark.parametrize("chunk", [1, 7, None])
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+def test_same_bits_as_plain(chunk, drop):
+    module, init, xs = lstm()
+    module.drop.p = drop
+    plain = gradients(module, module, init, xs)
+    ours = gradients(module, module, init, xs, budget="2MiB", chunk=chunk)
+    assert ebb.last_report().strategy != "store_all"
+    assert all(torch.equal(a, b) for a, b in zip(plain, ours))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "async", "h_revolve"])
+@pytest.mark.parametrize("kind", ["host", "disk", "both"])
+def test_tiers(kind, strategy, tmp_path):
+    module, init, xs = lstm(600)
+    module.drop.p = 0.2
+    host, disk = ebb.memory_tier("64MiB", "host"), ebb.file_tier(tmp_path, "64MiB")
+    tiers = {"host": [host], "disk": [disk], "both": [host, disk]}[kind]
+    plain = gradients(module, module, init, xs)
+    for _ in range(3):
+        ours = gradients(module, module, init, xs, budget="900KiB", tiers=tiers, chunk=2, strategy=strategy)
+        assert all(torch.equal(a, b) for a, b in zip(plain, ours))
+    if strategy != "auto":
+        assert sum(written for written, _ in ebb.last_report().measured["moved"].values()) > 0
+
+
+def test_inputs_stream_from_host_memory():
+    module, init, xs = lstm()
+    plain = gradients(module, module, init, xs)
+    ours = gradients(module, module, init, xs.cpu().pin_memory(), budget="2MiB")
+    assert all(torch.equal(a, b) for a, b in zip(plain, ours))
+
+
+def test_autocast_is_replayed():
+    module, init, xs = lstm()
+    init = [leaf.half() for leaf in init]
+
+    def f(carry, x):
+        with torch.autocast("cuda", dtype=torch.float16):
+            return module(carry, x)
+
+    plain = gradients(f, module, init, xs)
+    ours = gradients(f, module, init, xs, budget="2MiB")
+    for a, b in zip(plain, ours):
+        assert torch.allclose(a.float(), b.float(), rtol=2e-2, atol=2e-3 * float(a.float().abs().max()))
+
+
+@pytest.mark.parametrize("fraction", [0.03, 0.1, 0.3])
+def test_the_allocator_stays_within_the_budget(fraction):
+    module, init, xs = lstm(800, 128)
+
+    def loss(budget):
+        _, total = ebb.scan(lambda c, x: (module(c, x)[0], module(c, x)[1].pow(2).mean()), init, xs, budget=budget, reduce="sum")
+        return total
+
+    found = ebb.probe(lambda c, x: (module(c, x)[0], module(c, x)[1].pow(2).mean()), init, xs)
+    budget = int(found.least + fraction * (found.store_all - found.least))
+    for _ in range(2):
+        module.zero_grad()
+        loss(budget).backward()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    loss(budget).backward()
+    torch.cuda.synchronize()
+    taken = torch.cuda.max_memory_allocated() - before
+    predicted = ebb.last_report().predicted["peak"]["fast"]
+    # The gradients of parameters are handed out: they are the caller's.
+    callers = sum(p.numel() * 4 for p in module.parameters())
+    assert predicted <= budget
+    assert taken <= predicted * 1.01 + MIB + callers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}])
+def test_layers_in_chunks_of_cudnn(name, how, dtype):
+    torch.manual_seed(0)
+    plain = getattr(torch.nn, name)(16, 32, device="cuda", dtype=dtype, **how)
+    ours = getattr(ebb.nn, name)(16, 32, device="cuda", dtype=dtype, budget="4MiB", chunk=40, **how)
+    ours.load_state_dict(plain.state_dict())
+    x = torch.randn(*((8, 400, 16) if "batch_first" in how else (400, 8, 16)), device="cuda", dtype=dtype)
+    found = []
+    for layer in (plain, ours):
+        own = x.clone().requires_grad_()
+        y, state = layer(own)
+        states = state if isinstance(state, tuple) else (state,)
+        (y.float().pow(2).mean() + sum(s.float().sin().mean() for s in states)).backward()
+        found.append([y.detach(), *(s.detach() for s in states), own.grad, *(p.grad for p in layer.parameters())])
+    tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    for a, b in zip(*found):
+        assert float((a - b).float().abs().max()) <= tolerance * max(1e-3, float(a.float().abs().max()))
+    assert ours.report.peak <= 4 * MIB
+
+
+def test_packed_sequences_in_chunks():
+    torch.manual_seed(0)
+    plain = torch.nn.LSTM(16, 32, 2, device="cuda")
+    ours = ebb.nn.LSTM(16, 32, 2, device="cuda", budget="3MiB", chunk=30)
+    ours.load_state_dict(plain.state_dict())
+    x = torch.randn(300, 4, 16, device="cuda")
+    found = []
+    for layer in (plain, ours):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [40, 300, 7, 123], enforce_sorted=False)
+        y, (h, c) = layer(packed)
+        (y.data.pow(2).sum() + h.sum() + c.sum()).backward()
+        found.append([y.data.detach(), h.detach(), c.detach(), *(p.grad for p in layer.parameters())])
+    for a, b in zip(*found):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_beyond_what_cudnn_takes_at_once():
+    layer = ebb.nn.GRU(2, 8, device="cuda", budget="64MiB")
+    y, _ = layer(torch.randn(70_000, 1, 2, device="cuda"))
+    y.mean().backward()
+    assert y.shape == (70_000, 1, 8) and bool(torch.isfinite(layer.weight_hh_l0.grad).all())
+
+
+def test_spiking_layer():
+    layer = ebb.nn.LIF(16, 32).cuda()
+    bounded = copy.deepcopy(layer)
+    bounded.budget = "1MiB"
+    x = torch.randn(400, 8, 16, device="cuda")
+    for one in (layer, bounded):
+        spikes, _ = one(x)
+        spikes.mean().backward()
+    for a, b in zip(layer.parameters(), bounded.parameters()):
+        assert (a.grad is None and b.grad is None) or torch.equal(a.grad, b.grad)
+
+
+def test_chain():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU(True),
+                                                    torch.nn.Dropout(0.1)) for _ in range(24)]).cuda()
+    other = copy.deepcopy(net)
+    x = torch.randn(512, 256, device="cuda")
+    whole = ebb.Chain(other, x, "1GiB")
+    chain = ebb.Chain(net, x, sum(cost.tape for cost in whole.stages) // 4 + 4 * MIB)
+    for module in (chain, whole):
+        torch.manual_seed(3)
+        module(x).pow(2).mean().backward()
+    assert chain.report.strategy != "store_all"
+    for a, b in zip([*net.parameters()], [*other.parameters()]):
+        assert torch.equal(a.grad, b.grad)
+    assert all(torch.equal(a, b) for a, b in zip(net.buffers(), other.buffers()))
+
+
+def test_a_retained_graph_and_an_exception():
+    module, init, xs = lstm()
+    _, ys = ebb.scan(module, init, xs, budget="2MiB")
+    loss = ys.pow(2).mean()
+    loss.backward(retain_graph=True)
+    first = module.cell.weight_hh.grad.clone()
+    module.zero_grad()
+    loss.backward()
+    assert torch.equal(first, module.cell.weight_hh.grad)
+
+    def broken(carry, x):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        ebb.scan(broken, init, xs, budget="2MiB")
+    gradients(module, module, init, xs, budget="2MiB")
