@@ -82,6 +82,20 @@ need_python() {
   need_venv scripts/requirements.txt
 }
 
+# The Python package in .venv: its module compiled, its Python files as they lie here. Again only when a source has changed.
+need_package() {
+  local stamp=.venv/ebb-built
+  need "${build_packages[@]}"
+  need_python
+  [ -e "$stamp" ] && [ -z "$(find ebb python/core python/CMakeLists.txt cmake CMakeLists.txt pyproject.toml -newer "$stamp" -print -quit)" ] &&
+    return
+  say "building the Python package into .venv"
+  mkdir -p build
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    -Cbuild-dir=build/python -e . >&2
+  touch "$stamp"
+}
+
 # The clang++ that brings libFuzzer; libstdc++ comes with g++.
 fuzzing_clang() {
   local runtime
