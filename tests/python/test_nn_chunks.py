@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers in a budget by chunks of torch's own kernels: the path of GPUs, autocast and half precision, here on a CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn.utils.rnn import pack_padded_sequence  # noqa: E402
+
+import ebb  # noqa: E402
+import ebb.nn  # noqa: E402
+from ebb.nn import _native  # noqa: E402
+
+HOW = [{}, {"num_layers": 2}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}, {"bias": False}]
+
+
+@pytest.fixture(autouse=True)
+def not_native(monkeypatch):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    monkeypatch.setattr(_native, "why_not", lambda *tensors: "another device")
+
+
+def results(layer, x, lengths, batch_first):
+    own = x.clone().requires_grad_()
+    given = own if lengths is None else pack_padded_sequence(own, lengths, batch_first, enforce_sorted=False)
+    y, state = layer(given)
+    y = y if lengths is None else y.data
+    states = state if isinstance(state, tuple) else (state,)
+    (y.pow(2).sum() + sum(s.sin().sum() for s in states)).backward()
+    return [y.detach(), *(s.detach() for s in states), own.grad, *(p.grad for p in layer.parameters())]
+
+
+@pytest.mark.parametrize("lengths", [None, [40, 100, 3]])
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_as_torch(name, how, lengths):
+    if lengths and how.get("bidirectional"):
+        pytest.skip("refused, see below")
+    plain = getattr(torch.nn, name)(5, 7, **how).double()
+    x = torch.randn(*((3, 100, 5) if "batch_first" in how else (100, 3, 5)), dtype=torch.float64)
+    budget = 80_000 if not how.get("bidirectional") else 300_000
+    ours = getattr(ebb.nn, name)(5, 7, budget=budget, chunk=7, **how).double()
+    ours.load_state_dict(plain.state_dict())
+    for a, b in zip(results(plain, x, lengths, "batch_first" in how), results(ours, x, lengths, "batch_first" in how)):
+        # Sums over time steps are added in another order: some units in the last place of their largest number.
+        assert float((a - b).abs().max()) <= 1e-12 * max(1.0, float(a.abs().max()))
+    assert ours.report.peak <= budget
+    assert all(run.measured["forwards"] > run.steps for run in ours.report.runs if run.strategy != "store_all")
+
+
+def test_budgets_change_no_bit():
+    plain = torch.nn.GRU(5, 7, 2)
+    x = torch.randn(200, 3, 5)
+    found = []
+    for budget in (20_000, 40_000, "1GiB"):
+        ours = ebb.nn.GRU(5, 7, 2, budget=budget, chunk=4, strategy="auto")
+        ours.load_state_dict(plain.state_dict())
+        found.append((results(ours, x, None, False), ours.report.runs[0].strategy))
+    assert found[0][1] != "store_all"
+    assert all(torch.equal(a, b) for a, b in zip(found[0][0], found[1][0]))
+
+
+def test_dropout_between_layers_is_drawn_again_alike():
+    torch.manual_seed(0)
+    ours = ebb.nn.LSTM(5, 7, 3, dropout=0.5, chunk=5)
+    x = torch.randn(100, 3, 5)
+    found = []
+    for budget in ("60KiB", "70KiB"):
+        ours.budget = budget
+        ours.zero_grad()
+        torch.manual_seed(3)
+        found.append([t.clone() for t in results(ours, x, None, False)])
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+    assert not torch.equal(found[0][0], results(ours.eval(), x, None, False)[0])
+
+
+def test_half_precision_and_autocast():
+    layer = ebb.nn.LSTM(5, 7, budget="64KiB", dtype=torch.bfloat16)
+    y, _ = layer(torch.randn(300, 3, 5, dtype=torch.bfloat16))
+    y.float().mean().backward()
+    assert layer.report.runs and bool(torch.isfinite(layer.weight_hh_l0.grad).all())
+
+
+def test_a_shared_budget_over_two_layers():
+    budget = ebb.Budget("160KiB")
+    first, second = ebb.nn.LSTM(5, 7, budget=budget, chunk=10), ebb.nn.GRU(7, 6, budget=budget, chunk=10)
+    x = torch.randn(300, 3, 5)
+    for _ in range(3):
+        out, _ = second(first(x)[0])
+        out.sum().backward()
+        assert budget.held == 0
+    assert 0 < budget.peak <= budget.total
+    assert first.weight_hh_l0.grad is not None
+
+
+def test_without_gradients_and_too_little():
+    layer = ebb.nn.LSTM(5, 7, budget=100)
+    x = torch.randn(300, 3, 5)
+    with torch.no_grad():
+        assert layer(x)[0].shape == (300, 3, 7)
+    with pytest.raises(ebb.Error) as error:
+        layer(x)
+    assert error.value.least_budget > 100
+    layer.budget = 2 * error.value.least_budget
+    layer(x)[0].sum().backward()
+
+
+def test_packed_in_both_directions_is_refused():
+    layer = ebb.nn.LSTM(5, 7, bidirectional=True, budget="1MiB")
+    with pytest.raises(ebb.Error, match="both directions"):
+        layer(pack_padded_sequence(torch.randn(20, 2, 5), [20, 4]))
