@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.scan against the loop written by hand: structures, inputs, lengths, dtypes, budgets, arguments."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import ebb  # noqa: E402
+from scan_oracle import clones, compare, gradients, least, loop, same, wanting, weighted  # noqa: E402
+
+torch.set_num_threads(1)
+Pair = namedtuple("Pair", ["h", "c"])
+T, BATCH, WIDTH = 12, 2, 3
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(1)
+
+
+def numbers(*shape: int, grad: bool = True, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype).requires_grad_(grad)
+
+
+def rnn(width: int = WIDTH, dtype: torch.dtype = torch.float32):
+    cell = torch.nn.RNNCell(WIDTH, width, dtype=dtype)
+
+    def f(h, x):
+        h = cell(x, h)
+        return h, h
+    return f, list(cell.parameters())
+
+
+# ------------------------------------------------------------------------------------------------ structures
+
+def test_the_simplest_case_runs_in_the_least_budget_and_not_in_less():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH)
+    report = compare(f, init, xs, params, chunk=1)
+    assert report.strategy != "store_all" and report.predicted["forwards"] > T
+    smallest = least(f, init, xs, chunk=1)
+    with pytest.raises(ebb.Error) as caught:
+        ebb.scan(f, init, xs, budget=smallest - 1, chunk=1)
+    assert caught.value.least_budget == smallest
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda h, c: (h, c), lambda h, c: [h, c], lambda h, c: {"h": h, "c": c}, lambda h, c: Pair(h, c),
+    lambda h, c: OrderedDict(h=h, c=c), lambda h, c: {"deep": [Pair(h, None), (c,)], "none": None},
+], ids=["tuple", "list", "dict", "namedtuple", "ordered dict", "nested"])
+@pytest.mark.parametrize("budget", ["least", 10**9, None], ids=["least", "ample", "none"])
+def test_structures_of_states_and_outputs_come_back_as_they_are(wrap, budget):
+    cell = torch.nn.LSTMCell(WIDTH, 4)
+
+    def unwrap(tree):
+        h, c = [leaf for leaf in torch.utils._pytree.tree_leaves(tree) if leaf is not None]
+        return h, c
+
+    def f(tree, x):
+        h, c = cell(x, unwrap(tree))
+        return wrap(h, c), wrap(h * 2, c.tanh())
+
+    init, xs = wrap(numbers(BATCH, 4), numbers(BATCH, 4)), numbers(T, BATCH, WIDTH)
+    compare(f, init, xs, cell.parameters(), budget=budget)
+    carry, ys = ebb.scan(f, init, xs, budget=least(f, init, xs) if budget == "least" else budget)
+    assert type(carry) is type(init) and type(ys) is type(init)
+    assert torch.utils._pytree.tree_structure(carry) == torch.utils._pytree.tree_structure(init)
+
+
+def test_a_dict_may_come_back_in_another_order():
+    def f(carry, x):
+        return {"b": carry["b"] * 0.9 + carry["a"], "a": (carry["a"] + x).tanh()}, {"b": carry["b"], "a": carry["a"]}
+
+    compare(f, {"a": numbers(WIDTH), "b": numbers(WIDTH)}, numbers(T, WIDTH), chunk=1)
+
+
+def test_states_of_several_lags():
+    weight = numbers(3, WIDTH)
+
+    def f(carry, x):
+        h, before, long_before = carry
+        new = (h * weight[0] + before * weight[1] + long_before * weight[2] + x).tanh()
+        return (new, h, before), new
+
+    for chunk in (1, 2, 5):
+        compare(f, (numbers(WIDTH), numbers(WIDTH), numbers(WIDTH)), numbers(T, WIDTH), [weight], chunk=chunk)
+
+
+def test_no_output_no_state_no_input():
+    f, params = rnn()
+    compare(lambda h, x: (f(h, x)[0], None), numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), params, chunk=2)
+    compare(lambda none, x: (None, x.tanh() * params[0].sum()), None, numbers(T, WIDTH), params, budget=10**9)
+    compare(lambda h, none: ((h * params[0].mean()).tanh(), h), numbers(WIDTH), None, params, length=T, chunk=1)
+
+
+def test_inputs_in_a_structure():
+    def f(h, x):
+        gate = x["gate"] if x["nothing"] is None else 0
+        h = h * gate + x["pair"][0] * x["pair"][1].to(h.dtype)
+        return h, {"h": h, "count": x["pair"][1] + 1}
+
+    xs = {"gate": numbers(T, WIDTH), "pair": [numbers(T, WIDTH), torch.randint(0, 5, (T, 1))], "nothing": None}
+    compare(f, numbers(WIDTH), xs, chunk=3)
+
+
+def test_inputs_as_arrays_and_as_a_function():
+    f, params = rnn()
+    init = numbers(BATCH, WIDTH)
+    array = np.random.default_rng(1).standard_normal((T, BATCH, WIDTH), dtype=np.float32)
+    compare(f, init, array, params)
+    asked = []
+
+    def at(t):
+        asked.append(t)
+        return torch.from_numpy(array[t])
+
+    compare(f, init, at, params, length=T)
+    assert set(asked) == set(range(T))
+    compare(f, init, at, params, length=T, reverse=True)
+    compare(f, init, np.ascontiguousarray(array[::-1])[::-1], params)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, None])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reduce", [None, "sum", "mean"])
+def test_reverse_reduce_and_length(reduce, reverse, chunk):
+    f, params = rnn()
+
+    def both(h, x):
+        h, y = f(h, x)
+        return h, (y, (y * y).sum())
+
+    xs = numbers(T, BATCH, WIDTH)
+    for length in (T, 7, 1, None):
+        compare(both, numbers(BATCH, WIDTH), xs, params, reduce=reduce, reverse=reverse, length=length, chunk=chunk)
+
+
+def test_a_carry_that_is_the_output_and_a_mean_of_it():
+    f, params = rnn()
+    compare(f, numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), params, reduce="mean", chunk=1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("chunk", [1, 2, 100, None])
+def test_short_sequences(steps, chunk):
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(steps, BATCH, WIDTH)
+    compare(f, init, xs, params, chunk=chunk)
+    compare(f, init, xs, params, chunk=chunk, budget=10**9)
+
+
+def test_no_steps_at_all():
+    f, params = rnn()
+    init = numbers(BATCH, WIDTH)
+    for budget in (None, 0, 10**9):
+        carry, ys = ebb.scan(f, init, numbers(0, BATCH, WIDTH), budget=budget)
+        assert torch.equal(carry, init) and ys is None
+        weighted(carry).backward()
+    assert ebb.scan(f, init, None, length=0, budget=0)[1] is None
+
+
+# ------------------------------------------------------------------------------------------------ dtypes, layouts
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def test_dtypes(dtype):
+    weight = numbers(WIDTH, WIDTH, dtype=dtype)
+
+    def f(h, x):
+        h = (h @ weight + x) * 0.5
+        return h, h * h
+
+    compare(f, numbers(BATCH, WIDTH, dtype=dtype), numbers(T, BATCH, WIDTH, dtype=dtype), [weight], chunk=2)
+
+
+def test_mixed_dtypes_integer_carries_and_outputs_without_gradients():
+    weight = numbers(WIDTH)
+
+    def f(carry, x):
+        h, count, flag, precise = carry
+        h = torch.where(flag, h * weight + x, h - x)
+        precise = precise + h.sum().double()
+        return (h, count + 1, ~flag, precise), (h, count, h.detach(), precise)
+
+    init = (numbers(WIDTH), torch.zeros((), dtype=torch.int64), torch.tensor(True), torch.zeros((), dtype=torch.float64))
+    compare(f, init, numbers(T, WIDTH), [weight], chunk=2)
+    carry, ys = ebb.scan(f, init, numbers(T, WIDTH), budget=least(f, init, numbers(T, WIDTH), chunk=2), chunk=2)
+    assert carry[0].requires_grad and not carry[1].requires_grad
+    assert [y.requires_grad for y in ys] == [True, False, False, True]
+
+
+def test_layouts_of_inputs_and_states():
+    f, params = rnn()
+    batch_first = numbers(BATCH, T, WIDTH, grad=False).transpose(0, 1).requires_grad_()
+    compare(f, numbers(WIDTH, BATCH, grad=False).t().requires_grad_(), batch_first, params)
+    every_second = numbers(2 * T, BATCH, WIDTH, grad=False)[::2].requires_grad_()
+    compare(f, numbers(BATCH, WIDTH), every_second, params)
+    compare(f, numbers(1, WIDTH, grad=False).expand(BATCH, WIDTH), numbers(1, BATCH, WIDTH, grad=False).expand(T, BATCH, WIDTH),
+            params)
+
+
+def test_tensors_without_elements():
+    def f(h, x):
+        h = h * 0.5 + x
+        return h, h.sum()
+
+    compare(f, numbers(0, WIDTH), numbers(T, 0, WIDTH), budget=10**6)
+    weight = numbers(WIDTH)
+    compare(lambda c, x: ((c[0] * weight, c[1] + 1), c[0]), (numbers(WIDTH), numbers(0)), numbers(T, 0), [weight], chunk=1)
+
+
+# ------------------------------------------------------------------------------------------------ parameters
+
+def test_frozen_parameters_get_nothing():
+    cell = torch.nn.GRUCell(WIDTH, WIDTH)
+    cell.weight_hh.requires_grad_(False)
+    init, xs = numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH)
+
+    def f(h, x):
+        h = cell(x, h)
+        return h, h
+
+    compare(f, init, xs, cell.parameters(), chunk=1)
+    assert cell.weight_hh.grad is None
+    cell.requires_grad_(False)
+    compare(f, init, xs, chunk=1)
+    compare(f, init.detach(), xs, chunk=1)
+    compare(f, init, xs.detach(), chunk=1)
+    h, hs = ebb.scan(f, init.detach(), xs.detach(), budget=0)
+    assert not h.requires_grad and not hs.requires_grad
+
+
+def test_tied_weights_and_weights_used_outside():
+    embedding = torch.nn.Embedding(7, WIDTH)
+    cell = torch.nn.RNNCell(WIDTH, WIDTH)
+    cell.weight_hh = cell.weight_ih
+    tokens = torch.randint(0, 7, (T, BATCH))
+    params = [embedding.weight, *cell.parameters()]
+
+    def f(h, x):
+        h = cell(x, h)
+        return h, h @ embedding.weight.t()
+
+    def step_by_step(run, **options):
+        init = torch.zeros(BATCH, WIDTH) + cell.bias_ih
+        h, logits = run(f, init, embedding(tokens), **options)
+        return h, logits, gradients(weighted(h, logits) + (embedding.weight ** 2).sum(), params)
+
+    h, logits, wanted = step_by_step(loop)
+    budget = least(f, numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), chunk=1)
+    found_h, found_logits, found = step_by_step(ebb.scan, budget=budget, chunk=1)
+    same((found_h, found_logits), (h, logits))
+    # The uses outside and inside are added in another order than in one graph: one rounding for each of the T + 3 terms.
+    for ours, theirs in zip(found, wanted):
+        scale = theirs.abs().max() * (T + 3) * torch.finfo(torch.float32).eps
+        assert torch.allclose(ours, theirs, rtol=0, atol=float(scale) * 4)
+
+
+def test_gradients_add_up_over_calls():
+    f, params = rnn()
+    data = [(numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH)) for _ in range(3)]
+    budget = least(f, *data[0], chunk=1)
+
+    def accumulated(run, **options):
+        for param in params:
+            param.grad = None
+        for init, xs in data:
+            weighted(*run(f, init.detach(), xs.detach(), **options)).backward()
+        return [param.grad.clone() for param in params]
+
+    same(accumulated(ebb.scan, budget=budget, chunk=1), accumulated(loop))
+
+
+# ------------------------------------------------------------------------------------------------ budgets
+
+@pytest.mark.parametrize("calls", [2, 3])
+def test_one_budget_for_several_scans(calls):
+    f, params = rnn(WIDTH)
+    xs = numbers(60, BATCH, WIDTH)
+    inits = [numbers(BATCH, WIDTH) for _ in range(calls)]
+    one = least(f, inits[0], xs, chunk=1)
+    budget = ebb.Budget(one * (calls + 3))
+
+    def model(run, **options):
+        ys, found = xs, []
+        for init in inits:
+            h, ys = run(f, init, ys, **options)
+            found.append(h)
+        return weighted(found, ys), (found, ys)
+
+    loss, outputs = model(loop)
+    wanted = gradients(loss, [xs, *inits])
+    for _ in range(4):
+        loss, found = model(ebb.scan, budget=budget, chunk=1)
+        same(found, outputs)
+        assert budget.held <= budget.total
+        same(gradients(loss, [xs, *inits]), wanted)
+        del loss, found
+        assert budget.held == 0
+    assert 0 < budget.peak <= budget.total
+
+
+def test_a_shared_budget_that_is_too_small_names_the_least():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+    one = least(f, init, xs, chunk=1)
+
+    def both(budget):
+        h, ys = ebb.scan(f, init, xs, budget=budget, chunk=1)
+        return ebb.scan(f, h, ys, budget=budget, chunk=1)
+
+    with pytest.raises(ebb.Error) as caught:
+        both(ebb.Budget(one + 1))
+    assert caught.value.code == "infeasible_budget"
+    wanted = gradients(weighted(*loop(f, *loop(f, init, xs))), [init, xs])
+    same(gradients(weighted(*both(ebb.Budget(caught.value.least_budget))), [init, xs]), wanted)
+
+
+def test_a_shared_budget_survives_a_failure():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+    budget = ebb.Budget(least(f, init, xs, chunk=1) + 100)
+    calls = []
+
+    def fails(h, x):
+        calls.append(1)
+        if len(calls) == 25:
+            raise ValueError("step 25")
+        return f(h, x)
+
+    kept = []
+    for _ in range(3):
+        calls.clear()
+        with pytest.raises(ValueError) as caught:
+            ebb.scan(fails, init, xs, budget=budget, chunk=1)
+        kept.append(caught)
+        assert budget.held == 0
+    wanted = gradients(weighted(*loop(f, init, xs)), [init, xs])
+    same(gradients(weighted(*ebb.scan(f, init, xs, budget=budget, chunk=1)), [init, xs]), wanted)
+
+
+def test_random_numbers_from_a_later_step_on_in_a_shared_budget():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+
+    def later(h, x):
+        h, y = f(h[0], x) if False else f(h[0], x)
+        return (h, y), y
+
+    def drops(carry, x):
+        h, count = carry
+        if int(count) > 5:
+            h = torch.nn.functional.dropout(h, 0.5)
+        h, y = f(h, x)
+        return (h, count + 1), y
+
+    start = (init, torch.zeros((), dtype=torch.int64))
+    budget = ebb.Budget(3 * least(drops, start, xs, chunk=1) + 3 * torch.get_rng_state().numel())
+    torch.manual_seed(4)
+    wanted = gradients(weighted(*loop(drops, start, xs)), [init, xs])
+    for _ in range(3):
+        torch.manual_seed(4)
+        same(gradients(weighted(*ebb.scan(drops, start, xs, budget=budget, chunk=1)), [init, xs]), wanted)
+        assert budget.held == 0
+
+
+def test_budgets_in_words_and_numbers():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(100, BATCH, WIDTH)
+    number = least(f, init, xs, chunk=1)
+    for budget in (number, str(number), f"{number}B", np.int64(number)):
+        compare(f, init, xs, params, budget=budget, chunk=1)
+    assert compare(f, init, xs, params, budget="64KiB", chunk=1).budget == 65536
+
+
+def test_a_chunk_that_is_not_given_shrinks_to_fit():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(2000, BATCH, WIDTH)
+    small = least(f, init, xs)
+    assert small < least(f, init, xs, chunk=10)
+    compare(f, init, xs, params, budget=small)
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+@pytest.mark.parametrize("options", [
+    {"budget": -1}, {"budget": 1.5}, {"budget": True}, {"budget": "lots"}, {"budget": [1]},
+    {"chunk": 0}, {"chunk": -1}, {"chunk": 1.0}, {"chunk": True}, {"reduce": "max"}, {"strategy": "best"},
+    {"length": -1}, {"length": T + 1}, {"length": 2.0}, {"length": True}, {"params": [1]}, {"params": 3},
+    {"tiers": ["disk"]}, {"tiers": 3},
+], ids=str)
+def test_impossible_arguments_are_refused_by_name(options):
+    f, params = rnn()
+    name = next(iter(options))
+    with pytest.raises(ebb.Error, match=name):
+        ebb.scan(f, numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), **{"budget": 10**6, **options})
+
+
+@pytest.mark.parametrize("init, xs, words", [
+    (1.0, torch.zeros(T, 3), "init"), ("h", torch.zeros(T, 3), "init"), (torch.zeros(3), "xs", "xs"),
+    (torch.zeros(3), torch.zeros(()), "time"), (torch.zeros(3), None, "length"), (torch.zeros(3), {}, "length"),
+    (torch.zeros(3), (torch.zeros(T, 3), torch.zeros(T + 1, 3)), "time steps"), (torch.zeros(3), [1.0, 2.0], "xs"),
+])
+@pytest.mark.parametrize("budget", [None, 10**6])
+def test_impossible_trees_are_refused(init, xs, words, budget):
+    with pytest.raises(ebb.Error, match=words):
+        ebb.scan(lambda h, x: (h, h), init, xs, budget=budget)
+
+
+@pytest.mark.parametrize("result, words", [
+    (lambda h, t: h, "carry, y"), (lambda h, t: None, "carry, y"), (lambda h, t: [h, h], "carry, y"),
+    (lambda h, t: (h, h, h), "carry, y"), (lambda h, t: ((h, h), h), "structure"), (lambda h, t: (h.double(), h), "dtype"),
+    (lambda h, t: (h[:2], h), "shape"), (lambda h, t: (None, h), "init"), (lambda h, t: (h, 1.0), "y"),
+    (lambda h, t: (h, h if t else None), "y"), (lambda h, t: (h, None if t > 5 else h), "y"),
+    (lambda h, t: (h, h[:2] if t > 5 else h), "y"), (lambda h, t: (h, h.double() if t > 5 else h), "y"),
+    (lambda h, t: (h, (h, h) if t > 5 else h), "y"), (lambda h, t: (h if t < 6 else h.double(), h), "dtype"),
+])
+@pytest.mark.parametrize("budget", ["some", None])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_impossible_results_of_f_are_refused(result, words, budget, chunk):
+    weight = numbers(WIDTH)
+
+    def f(h, t):
+        return result((h * weight).tanh(), int(t))
+
+    with pytest.raises(ebb.Error, match=words):
+        ebb.scan(f, numbers(WIDTH), torch.arange(40), budget=None if budget is None else "6KiB", chunk=chunk)
+
+
+# ------------------------------------------------------------------------------------------------ threads
+
+def test_two_threads_scan_at_once():
+    cases = []
+    for k in range(2):
+        f, params = rnn()
+        init, xs = numbers(BATCH, WIDTH), numbers(50 + k, BATCH, WIDTH)
+        wanted = gradients(weighted(*loop(f, init, xs)), [init, xs, *params])
+        cases.append((f, params, init, xs, wanted, least(f, init, xs, chunk=1)))
+
+    def many(case):
+        f, params, init, xs, wanted, budget = case
+        for _ in range(10):
+            own = clones([init, xs])
+            h, hs = ebb.scan(f, *own, budget=budget, chunk=1)
+            same(gradients(weighted(h, hs), [*wanting(own), *params]), wanted)
+            assert ebb.last_report().steps == len(xs)
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(many, cases))
