@@ -20,70 +20,78 @@ _ACCUMULATE = "AccumulateGrad"
 
 
 def sequence_number() -> int:
-    """Nodes made from now on have this number or a larger one."""
+    """Nodes that this thread makes from now on have this number or a larger one."""
     with torch.enable_grad():
         return torch.zeros((), requires_grad=True).view(()).grad_fn._sequence_nr()
 
 
-def _nodes(outputs: Iterable[Tensor]) -> list[Any]:
-    return [output.grad_fn for output in outputs if output is not None and output.grad_fn is not None]
+class Known:
+    """The tensors whose gradients are asked for."""
 
+    def __init__(self, params: list[Tensor]):
+        self._ids = {id(tensor) for tensor in params}
+        self._edges = _edges(params)
 
-def reached_leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """Every leaf that the graph of the outputs reaches."""
-    leaves: list[Tensor] = []
-    stack = _nodes(outputs)
-    seen = set(stack)
-    while stack:
-        for node, _ in stack.pop().next_functions:
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            if node.name().endswith(_ACCUMULATE):
-                leaves.append(node.variable)
-            else:
-                stack.append(node)
-    return leaves
-
-
-def check_known(outputs: list[Tensor], known: set[int], step: str) -> None:
-    for leaf in reached_leaves(outputs):
-        if id(leaf) not in known:
+    def check(self, outputs: list[Tensor | None], own: list[Tensor | None], since: int, step: str) -> None:
+        """Raises where the graph of the outputs, whose nodes have numbers from `since` on, reaches what is neither known
+        nor one of `own`."""
+        leaves, crossings = _reached(outputs, self._ids | {id(tensor) for tensor in own}, self._edges, since)
+        for leaf in leaves:
             raise Error(f"{step} differentiates through a tensor of shape {list(leaf.shape)} that the first step did not "
                         "use; name everything that f uses in params=, so that its gradient is not lost")
+        for node, _ in crossings:
+            raise Error(f"{step} differentiates through a tensor computed outside of f ({node.name()}) that the first step "
+                        "did not use; name everything that f uses in params=, so that its gradient is not lost")
+
+
+def _edges(tensors: Iterable[Tensor]) -> set[tuple[Any, int]]:
+    return {(tensor.grad_fn, tensor.output_nr) for tensor in tensors if tensor.grad_fn is not None}
+
+
+def _reached(outputs: list[Tensor | None], own: set[int], edges: set[tuple[Any, int]],
+             since: int) -> tuple[list[Tensor], list[tuple[Any, int]]]:
+    """The leaves, other than those of `own`, that the graph of the outputs reaches, and where it crosses into nodes older
+    than `since`, other than at `edges`."""
+    leaves: dict[int, Tensor] = {}
+    crossings: dict[tuple[Any, int], None] = {}
+    stack = []
+    seen = set()
+    # An output may be a captured tensor itself.
+    for output in outputs:
+        if output is None or not output.requires_grad or id(output) in own:
+            continue
+        node = output.grad_fn
+        if node is None:
+            leaves[id(output)] = output
+        elif (node, output.output_nr) in edges:
+            continue
+        elif _is_older(node, since):
+            crossings[(node, output.output_nr)] = None
+        elif node not in seen:
+            seen.add(node)
+            stack.append(node)
+    while stack:
+        for node, index in stack.pop().next_functions:
+            if node is None or node in seen or (node, index) in edges:
+                continue
+            if node.name().endswith(_ACCUMULATE):
+                seen.add(node)
+                if id(node.variable) not in own:
+                    leaves[id(node.variable)] = node.variable
+            elif _is_older(node, since):
+                crossings[(node, index)] = None
+            else:
+                seen.add(node)
+                stack.append(node)
+    return list(leaves.values()), list(crossings)
 
 
 def find_captures(function: Callable, outputs: list[Tensor], own: list[Tensor], since: int,
                   given: list[Tensor]) -> list[Tensor]:
     """The tensors outside of `own` that the outputs' graph reaches, in the order of `given`, then as found. Nodes with
     a number below `since` were there before; where the graph crosses into them a tensor that is no leaf was captured."""
-    own_ids = {id(tensor) for tensor in own}
-    own_edges = {(tensor.grad_fn, tensor.output_nr) for tensor in own if tensor.grad_fn is not None}
-    leaves: dict[int, Tensor] = {}
-    crossings: dict[tuple[Any, int], None] = {}
-    stack = _nodes(outputs)
-    # An output may be a captured tensor itself.
-    for output in outputs:
-        if output is not None and output.requires_grad and id(output) not in own_ids:
-            if output.grad_fn is None:
-                leaves[id(output)] = output
-            elif _is_older(output.grad_fn, since) and (output.grad_fn, output.output_nr) not in own_edges:
-                crossings[(output.grad_fn, output.output_nr)] = None
-    stack = [node for node in stack if not _is_older(node, since)]
-    seen = set(stack)
-    while stack:
-        for node, index in stack.pop().next_functions:
-            if node is None or (node, index) in own_edges:
-                continue
-            if node.name().endswith(_ACCUMULATE):
-                if id(node.variable) not in own_ids:
-                    leaves.setdefault(id(node.variable), node.variable)
-            elif _is_older(node, since):
-                crossings[(node, index)] = None
-            elif node not in seen:
-                seen.add(node)
-                stack.append(node)
-    found = list(leaves.values()) + _tensors_at(function, list(crossings), given)
+    leaves, crossings = _reached(outputs, {id(tensor) for tensor in own}, _edges(own), since)
+    found = leaves + _tensors_at(function, crossings, given)
     _check_independent(found, own)
     ordered = [tensor for tensor in given if tensor.requires_grad]
     known = {id(tensor) for tensor in ordered}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ebb._captures import check_known
+from ebb._captures import Known, sequence_number
 from ebb._errors import Error
 from ebb._surroundings import Snapshot, Surroundings
 from ebb._trees import addresses, can_have_gradient
@@ -102,6 +102,7 @@ class TorchStep:
         self.head: Head | None = None
         self.adjoint: list[Tensor | None] = []
         self.running: list[Tensor | None] = []
+        self._known: Known | None = None
         self._kept: dict[int, State] = {}
         self._tapes: dict[int, Tape] = {}
         self._live: Leaves = []
@@ -183,9 +184,11 @@ class TorchStep:
             self.head = None
         self.around.fresh_casts()
         for block in range(start, end):
+            since = sequence_number()  # in the thread that runs it: a backward may have one of its own
             tape = self.taped(block, self._live)
-            own = {id(leaf) for leaf in tape.carry + tape.inputs + self.params}
-            check_known(tape.out + tape.ys, own, f"{self.blocks.name}: block {block}")
+            if self._known is None:
+                self._known = Known(self.params)
+            self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, since, f"{self.blocks.name}: block {block}")
             self._tapes[block] = tape
             self._live = tape.after.leaves
             if first and not self.mute:

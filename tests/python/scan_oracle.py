@@ -106,6 +106,8 @@ def compare(f: Callable, init: Any, xs: Any, params: Iterable[Tensor] = (), *, b
             loss: Callable[[Any, Any], Tensor] = weighted, **options: Any) -> Any:
     """Outputs and gradients of scan against the loop's, bit for bit. Returns scan's report."""
     params = [p for p in params if p.requires_grad]
+    if "given" in options:
+        options["params"] = options.pop("given")
     kinds = {name: options[name] for name in ("length", "reverse", "reduce") if name in options}
     own = [clones(init), xs if callable(xs) else clones(xs)]
     carry, ys = loop(f, *own, **kinds)

@@ -149,9 +149,10 @@ def test_what_only_later_steps_use_is_refused_or_found_but_not_dropped(kind, chu
 def test_what_only_later_steps_use_may_be_named():
     weight, other = numbers(WIDTH), numbers(WIDTH)
     f = from_step(7, lambda h: ((h * weight).tanh(),) * 2, lambda h: ((h * weight * other).tanh(),) * 2)
-    compare(f, numbers(WIDTH), torch.arange(T), [weight, other], chunk=1, params=[weight, other])
-    module = torch.nn.ParameterList([weight, other])
-    compare(f, numbers(WIDTH), torch.arange(T), module.parameters(), chunk=1, params=module)
+    compare(f, numbers(WIDTH), torch.arange(T), [weight, other], chunk=1, given=[weight, other])
+    module = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(WIDTH)) for _ in range(2)])
+    f = from_step(7, lambda h: ((h * module[0]).tanh(),) * 2, lambda h: ((h * module[1]).tanh(),) * 2)
+    compare(f, numbers(WIDTH), torch.arange(T), module.parameters(), chunk=1, given=module)
 
 
 @pytest.mark.parametrize("part", ["y", "carry"])
@@ -195,6 +196,23 @@ def test_an_input_that_f_captures_too():
 
     for ours, theirs in zip(run(ebb.scan, budget="6KiB", chunk=1), run(loop)):
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_outputs_of_another_scan_are_captured():
+    weight, other = numbers(WIDTH), numbers(WIDTH)
+    init, xs = numbers(WIDTH), numbers(T, WIDTH)
+
+    def run(scan, **options):
+        _, memory = scan(lambda h, x: ((h * weight + x).tanh(),) * 2, init, xs, **options)
+
+        def attend(h, x):
+            h = ((memory @ h).softmax(0) @ memory * other + x).tanh()
+            return h, h
+        return gradients(weighted(*scan(attend, init, xs, **options)), [init, xs, weight, other])
+
+    for ours, theirs in zip(run(ebb.scan, budget="2KiB", chunk=1), run(loop)):
+        assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert ebb.last_report().strategy != "store_all"
 
 
 # ------------------------------------------------------------------------------------------------ random numbers
