@@ -24,6 +24,7 @@ class Budget:
         self._ledger = _core.Ledger(self.total)
         self._known: list[tuple[int, int]] = []  # least and wanted, of the calls of the last round
         self._round: list[tuple[int, int]] = []
+        self._shares: list[int] = []
         self._given = 0
         self._open = 0
 
@@ -43,7 +44,7 @@ class Budget:
     def _take(self, least: int, wanted: int) -> int:
         """Bytes for one more call, which gives them back by _give_back."""
         if self._open == 0 and self._round:
-            self._known, self._round, self._given = self._round, [], 0
+            self._known, self._round, self._shares, self._given = self._round, [], [], 0
         index = len(self._round)
         left = self.total - self._given
         share = self._share(index) if index < len(self._known) and self._known[index] == (least, wanted) else left // 2
@@ -53,6 +54,7 @@ class Budget:
                         f"{_core.format_bytes(left)} are left; allow at least {_core.format_bytes(self._given + least)}",
                         "infeasible_budget", self._given + least)
         self._round.append((least, wanted))
+        self._shares.append(share)
         self._given += share
         self._open += 1
         return share
@@ -66,4 +68,10 @@ class Budget:
         return least[index] + min(more[index], spare * more[index] // sum(more))
 
     def _give_back(self) -> None:
+        self._open -= 1
+
+    def _cancel(self) -> None:
+        """The last call has failed: as if it had not been."""
+        self._round.pop()
+        self._given -= self._shares.pop()
         self._open -= 1

@@ -24,7 +24,7 @@ from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_step import Head, Leaves, State, TorchStep
 from ebb._torch_tiers import Layout, TorchTiers, buffer_bytes, speed_of
-from ebb._trees import storage_bytes
+from ebb._trees import close, storage_bytes
 
 _KEPT = 256  # blocks whose costs are remembered
 
@@ -96,11 +96,12 @@ class Call:
                  differentiable: list[bool]):
         self.step = step
         self.report = report
-        self.differentiable = differentiable  # the tensors of the final carry, then the outputs
+        step.differentiable = differentiable
         self._done = False
+        self._share: tuple[Budget, Any] | None = None
         if isinstance(budget, Budget):
             self._run = _core.HandleRun(step, chain, plan, budget._ledger)
-            weakref.finalize(self, budget._give_back)
+            self._share = budget, weakref.finalize(self, budget._give_back)
         else:
             self._run = _core.HandleRun(step, chain, plan, _core.Ledger(budget))
 
@@ -124,6 +125,8 @@ class Call:
             except BaseException:
                 self._run.abandon()
                 step.clear()
+                if self._share is not None and self._share[1].detach():
+                    self._share[0]._cancel()
                 raise
         step.mute = True
         return step.final(), step.blocks.results()
@@ -161,7 +164,7 @@ class _Node(torch.autograd.Function):
         leaves, ys = call.forward()
         ctx.present = [leaf is not None for leaf in leaves]
         results = [leaf for leaf in leaves if leaf is not None] + ys
-        ctx.mark_non_differentiable(*[r for r, yes in zip(results, call.differentiable) if not yes])
+        ctx.mark_non_differentiable(*[r for r, yes in zip(results, call.step.differentiable) if not yes])
         return tuple(results)
 
     @staticmethod
@@ -239,6 +242,18 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
         raise
 
 
+def _check_repeats(step: TorchStep, start: Leaves, head: Head) -> None:
+    """Runs the first block once more. Kernels may differ by roundings where there is no graph."""
+    with torch.no_grad():
+        given = [None if leaf is None else leaf.clone() for leaf in start]
+        leaves, ys = step.blocks.run(0, given, step.blocks.inputs(0, False))
+    for old, new in zip(head.leaves + head.ys, leaves + ys):
+        if old is not None and not close(old, new):
+            raise Error(f"{step.blocks.name}: f gives another result when its first step runs again: it depends on something that "
+                        "changes from call to call, like a counter, an attribute, a captured tensor that is changed in place "
+                        "or a generator of random numbers; make that a part of the carry or of the input")
+
+
 class Examined:
     """The first block was run to see what it uses, changes and weighs."""
 
@@ -265,6 +280,8 @@ class Examined:
         del tape, saved
         known = remembered.get(key)
         if known is None or (known.costs.tape, known.costs.state) != weight:
+            around.put_back(before)
+            _check_repeats(step, start, self.head)
             known = Known(measure(step, start, *weight, device), set())
             remembered.put(key, known)
             around.put_back(after)

@@ -8,6 +8,7 @@ in which its uses are reached, last first, so what later blocks gave is put in f
 from __future__ import annotations
 
 import contextlib
+import itertools
 import zlib
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
@@ -102,6 +103,8 @@ class TorchStep:
         self.head: Head | None = None
         self.adjoint: list[Tensor | None] = []
         self.running: list[Tensor | None] = []
+        self.differentiable: list[bool] = []  # the tensors of the final carry, then the outputs
+        self._last = False  # the next block that is reversed is the last one
         self._known: Known | None = None
         self._kept: dict[int, State] = {}
         self._tapes: dict[int, Tape] = {}
@@ -123,20 +126,27 @@ class TorchStep:
         """A block of which nothing is known yet: its tape, what autograd saved for it beside the carry, and whether it
         changes its carry in place."""
         known, self.mutates = self.mutates, (block,)
-        saved: list[Tensor] = []
+        seen: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            # A graph that holds a tensor which holds the graph would never die.
+            seen.append(tensor.detach())
+            return seen[-1]
+
         try:
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
                 tape = self.taped(block, live)
         finally:
             self.mutates = known
         clones = addresses(self.given)
         changes = any(leaf is not None and leaf._version > 0 for leaf in self.given)
         self.given = []
-        saved = [t for t in saved if not t.is_sparse and t.untyped_storage().data_ptr() not in clones]
+        saved = [t for t in seen if not t.is_sparse and t.untyped_storage().data_ptr() not in clones]
         return tape, saved, changes
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self.adjoint = adjoint
+        self._last = True
         self.running = [None] * len(self.params)
 
     def clear(self) -> None:
@@ -212,7 +222,21 @@ class TorchStep:
             for block in reversed(range(start, end)):
                 self._reverse(block, self._tapes.pop(block))
 
+    def _check_differentiable(self, block: int, tape: Tape) -> None:
+        """What had no gradient in the first block has been handed out as such."""
+        carries = [leaf for leaf in tape.out if leaf is not None]
+        of_carries, of_ys = self.differentiable[:len(carries)], self.differentiable[len(carries):]
+        pairs = list(zip(tape.ys, itertools.cycle(of_ys)))
+        if self._last:
+            pairs += zip(carries, of_carries)
+        self._last = False
+        if any(tensor.requires_grad and not flag for tensor, flag in pairs):
+            raise Error(f"{self.blocks.name}: a y or a carry has a gradient in block {block} that it had not in the first one, "
+                        "where it was handed out without; let it depend on what is differentiated from the first step on, "
+                        "or detach it")
+
     def _reverse(self, block: int, tape: Tape) -> None:
+        self._check_differentiable(block, tape)
         given = self.blocks.output_gradients(block)
         same = [self.blocks.same_as_output(leaf) for leaf in range(len(tape.carry))]
         seeds: list[Tensor | None] = [None] * len(same)
