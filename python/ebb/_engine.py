@@ -280,8 +280,9 @@ class Examined:
         del tape, saved
         known = remembered.get(key)
         if known is None or (known.costs.tape, known.costs.state) != weight:
-            around.put_back(before)
-            _check_repeats(step, start, self.head)
+            if options.preserve_rng_state:
+                around.put_back(before)
+                _check_repeats(step, start, self.head)
             known = Known(measure(step, start, *weight, device), set())
             remembered.put(key, known)
             around.put_back(after)

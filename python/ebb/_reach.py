@@ -21,6 +21,27 @@ def reach(function: Any) -> tuple[list[torch.nn.Module], list[Tensor]]:
     the globals that the code names. What is reached in other ways is not found."""
     modules: list[torch.nn.Module] = []
     tensors: list[Tensor] = []
+    for value in _walk(function):
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        elif isinstance(value, torch.nn.Module):
+            modules.append(value)
+            tensors.extend(t for part in value.modules() for t in vars(part).values() if isinstance(t, Tensor))
+    return modules, tensors
+
+
+def reach_generators(function: Any) -> list[torch.Generator]:
+    """Generators of random numbers, found in the same places and in the attributes of modules."""
+    found: dict[int, torch.Generator] = {}
+    for value in _walk(function):
+        parts = [value]
+        if isinstance(value, torch.nn.Module):
+            parts = [inner for part in value.modules() for inner in vars(part).values()]
+        found.update((id(part), part) for part in parts if isinstance(part, torch.Generator))
+    return list(found.values())
+
+
+def _walk(function: Any) -> Iterator[Any]:
     seen: set[int] = set()
     found = [(function, 0)]
     while found:
@@ -28,14 +49,9 @@ def reach(function: Any) -> tuple[list[torch.nn.Module], list[Tensor]]:
         if id(value) in seen or depth > _DEEPEST or len(seen) > _MOST:
             continue
         seen.add(id(value))
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        elif isinstance(value, torch.nn.Module):
-            modules.append(value)
-            tensors.extend(t for part in value.modules() for t in vars(part).values() if isinstance(t, Tensor))
-        else:
+        yield value
+        if not isinstance(value, (Tensor, torch.nn.Module)):
             found.extend((inner, depth + 1) for inner in _inside(value))
-    return modules, tensors
 
 
 def _inside(value: Any) -> Iterator[Any]:

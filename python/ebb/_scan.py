@@ -15,7 +15,7 @@ from ebb._errors import Error
 from ebb._function_key import function_key
 from ebb._reach import reach
 from ebb._scan_blocks import Inputs, ScanBlocks, WhileBlocks
-from ebb._trees import Structure, check_alike
+from ebb._trees import Structure, check_alike, check_outputs, kind_of
 from ebb.tiers import slow_tiers
 
 _STEPS_WANTED = 200
@@ -139,6 +139,8 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
 def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:
     if params is None:
         return []
+    if not isinstance(params, (torch.nn.Module, Iterable)):
+        raise Error(f"params is a {type(params).__name__}; it is a module, or a list of tensors")
     found = list(params.parameters()) if isinstance(params, torch.nn.Module) else list(params)
     for tensor in found:
         if not isinstance(tensor, Tensor):
@@ -195,12 +197,15 @@ def _plain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, de
         if structure is None:
             structure = Structure(y, "y")
             check_alike("scan: the carry", initial, carry.leaves(tree))
-        leaves = [leaf for leaf in structure.leaves(y) if leaf is not None]
+        leaves = structure.present(y)
         if reduce is None:
             kept.append(leaves)
         else:
             sums = leaves if not sums else [total + leaf for total, leaf in zip(sums, leaves)]
+    check_alike("scan: the carry", initial, carry.leaves(tree))
     if reduce is None:
+        for leaf, column in enumerate(zip(*kept)):
+            check_outputs(leaf, kind_of(column[0]), column)
         columns_of = zip(*(reversed(kept) if backwards else kept))
         found = [torch.stack(column) for column in columns_of]
     else:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebb._errors import Error
 from ebb._torch_step import Leaves
-from ebb._trees import Structure, check_alike
+from ebb._trees import Structure, check_alike, check_outputs, kind_of
 
 
 class Inputs:
@@ -27,7 +27,7 @@ class Inputs:
                 raise Error("scan: how many steps there are cannot be seen from xs; give length=")
         else:
             from torch.utils._pytree import tree_map
-            tree = tree_map(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, xs)
+            tree = tree_map(lambda leaf: _tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, xs)
             self.structure = Structure(tree, "xs")
             self.leaves = [leaf for leaf in self.structure.leaves(tree) if leaf is not None]
             if not self.leaves and length is None:
@@ -40,7 +40,7 @@ class Inputs:
         if len(sizes) > 1:
             raise Error(f"scan: the tensors of xs have {sorted(sizes)} time steps; they must have as many")
         known = next(iter(sizes), length)
-        if length is not None and (not isinstance(length, int) or length < 0 or length > known):
+        if length is not None and (type(length) is not int or length < 0 or length > known):
             raise Error(f"scan: length is {length!r}; it must be from 0 to {known}, the time steps of xs")
         self.length: int = known if length is None else length
 
@@ -50,6 +50,14 @@ class Inputs:
         if self.structure is None:
             return None
         return self.structure.fill([column[position] for column in columns])
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    try:
+        # PyTorch has no negative strides.
+        return torch.from_numpy(array if all(stride >= 0 for stride in array.strides) else array.copy())
+    except TypeError as error:
+        raise Error(f"scan: xs holds an array of {array.dtype}: {error}") from None
 
 
 class ScanBlocks:
@@ -68,6 +76,7 @@ class ScanBlocks:
         self.count = -(-self.length // chunk)
         self.y: Structure | None = None
         self._y_leaves = 0
+        self._y_kinds: list[Any] = []
         self._same: list[int | None] = []
         self.outputs: list[Tensor | None] = []
         self._output_gradients: list[Tensor | None] = []
@@ -94,6 +103,7 @@ class ScanBlocks:
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         start, end = self.span(block)
         columns = [part.unbind(0) for part in inputs]
+        versions = [leaf._version for leaf in self._inputs.leaves]
         tree = self._carry.tree(carry)
         ys: list[Tensor] = []
         for t in self._order(range(start, end)):
@@ -103,11 +113,13 @@ class ScanBlocks:
             tree, y = result
             if self.y is None:
                 self.y = Structure(y, "y")
-            leaves = [leaf for leaf in self.y.leaves(y) if leaf is not None]
-            ys += leaves
+                self._y_leaves = self.y.tensors
+                check_alike("scan: the carry", carry, self._carry.leaves(tree))
+            ys += self.y.present(y)
         out = self._carry.leaves(tree)
         check_alike("scan: the carry", carry, out)
-        self._y_leaves = len(leaves)
+        if [leaf._version for leaf in self._inputs.leaves] != versions:
+            raise Error("scan: f changes its x in place, which it would do again when it runs again; change a clone instead")
         return out, ys
 
     def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
@@ -133,6 +145,9 @@ class ScanBlocks:
         start, end = self.span(block)
         for k in range(width):
             column = self._order(ys[k::width])
+            if len(self._y_kinds) == k:
+                self._y_kinds.append(kind_of(ys[k]))
+            check_outputs(k, self._y_kinds[k], column)
             if self._reduce is not None:
                 for y in ys[k::width]:
                     self.outputs[k] = y if self.outputs[k] is None else self.outputs[k] + y

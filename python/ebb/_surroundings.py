@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._reach import reach
+from ebb._reach import reach, reach_generators
 
 Snapshot = tuple[list[Tensor], list[Tensor]]  # states of generators, values of buffers
 
@@ -24,6 +24,7 @@ class Surroundings:
         self._cached = torch.is_autocast_cache_enabled()
         self.autocast = any(enabled for _, _, enabled in self._autocast)
         self._random = random
+        self._own_generators = reach_generators(function) if random else []
         self._all_buffers = [b for module in reach(function)[0] for b in module.buffers() if b is not None]
         self.draws = False  # f draws random numbers
         self.changed: list[Tensor] = []  # buffers that f changes
@@ -107,14 +108,17 @@ class Surroundings:
         states = [torch.get_rng_state()]
         if self._device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device))
-        return states
+        return states + [generator.get_state() for generator in self._own_generators]
 
     def _set_generators(self, states: list[Tensor]) -> None:
         if not states:
             return
         torch.set_rng_state(states[0])
-        if len(states) > 1:
+        if self._device.type == "cuda":
             torch.cuda.set_rng_state(states[1], self._device)
+        first = len(states) - len(self._own_generators)
+        for generator, state in zip(self._own_generators, states[first:]):
+            generator.set_state(state)
 
     def key(self) -> tuple[Any, ...]:
         return tuple(self._autocast)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
@@ -25,7 +26,7 @@ def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse:
         elif xs is None:
             x = None
         else:
-            x = tree_map(lambda leaf: None if leaf is None else torch.as_tensor(leaf)[t], xs)
+            x = tree_map(lambda leaf: None if leaf is None else torch.as_tensor(np.ascontiguousarray(leaf) if isinstance(leaf, np.ndarray) else leaf)[t], xs)
         carry, y = f(carry, x)
         ys.append(y)
     if reverse and reduce is None:
