@@ -266,6 +266,7 @@ class Examined:
         tape, saved, changes = step.first_look(0, start)
         own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
         step.params = find_captures(f, tape.out + tape.ys, own, since, options.params or [])
+        refuse_transforms(blocks.name, [t for t in [*tape.out, *tape.ys] if t is not None])
         if changes:
             step.mutates = range(sys.maxsize)
         around.learn(before)

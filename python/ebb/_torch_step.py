@@ -157,7 +157,8 @@ class TorchStep:
             self.tiers.clear()
 
     def final(self) -> Leaves:
-        return self._live
+        """The last state, as tensors of their own: the caller's get a graph that holds this step, which must not hold them."""
+        return [None if leaf is None else leaf.detach() for leaf in self._live]
 
     # The executor's calls.
 
@@ -218,9 +219,8 @@ class TorchStep:
 
     def reverse(self, start: int, end: int) -> None:
         self._live = []
-        with _quiet_hooks(self.params):
-            for block in reversed(range(start, end)):
-                self._reverse(block, self._tapes.pop(block))
+        for block in reversed(range(start, end)):
+            self._reverse(block, self._tapes.pop(block))
 
     def _check_differentiable(self, block: int, tape: Tape) -> None:
         """What had no gradient in the first block has been handed out as such."""
@@ -268,7 +268,8 @@ class TorchStep:
         wanted = carries + inputs + self.params
         found: list[Tensor | None] = [None] * len(wanted)
         if roots and wanted:
-            found = list(torch.autograd.grad(roots, wanted, gradients, allow_unused=True))
+            with _quiet_hooks(self.params):
+                found = list(torch.autograd.grad(roots, wanted, gradients, allow_unused=True))
         rest = iter(found)
         self.adjoint = [next(rest) if leaf is not None and leaf.requires_grad else None for leaf in tape.carry]
         of_inputs = [next(rest) if leaf.requires_grad else None for leaf in tape.inputs]
