@@ -41,9 +41,6 @@ class _Stages:
             self.structures.append(Structure(out, f"the output of stage {block}"))
         return self.structures[block + 1].leaves(out), []
 
-    def same_as_output(self, leaf: int) -> int | None:
-        return None
-
     def begin(self) -> None:
         pass
 

@@ -149,6 +149,8 @@ class Call:
         finally:
             step.begin_backward([])
             step.clear()
+            if self._share is not None:
+                self._share[1]()  # once
 
 
 class _DrawsLater(Exception):
@@ -271,10 +273,10 @@ class Examined:
             step.mutates = range(sys.maxsize)
         around.learn(before)
         after = around.look()
-        blocks.learn_same(tape.out, tape.ys)
         self.differentiable = any(t is not None and t.requires_grad for t in [*initial, *inputs, *step.params])
         self.flags = [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys)
-        self.head = Head(before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys])
+        self.head = Head(before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys],
+                         step.first_origins)
         state = State(start, around.snapshot())
         weight = (taped_bytes(tape, saved, step.params + inputs),
                   max(storage_bytes(state.tensors()), Layout(state).bytes))

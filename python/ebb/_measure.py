@@ -118,7 +118,7 @@ def measure(step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int,
 
     def reverse(tape: Tape) -> None:
         step.adjoint = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
-        step.pull_back(tape, [torch.ones_like(y) if y.requires_grad else None for y in tape.ys], [])
+        step.pull_back(tape, [torch.ones_like(y) if y.requires_grad else None for y in tape.ys], [], [])
 
     forward()
     _, forward_peak = peak_of(forward, device)

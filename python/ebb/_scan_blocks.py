@@ -77,7 +77,6 @@ class ScanBlocks:
         self.y: Structure | None = None
         self._y_leaves = 0
         self._y_kinds: list[Any] = []
-        self._same: list[int | None] = []
         self.outputs: list[Tensor | None] = []
         self._output_gradients: list[Tensor | None] = []
         self.input_gradients: list[Tensor | None] = []
@@ -106,6 +105,8 @@ class ScanBlocks:
         versions = [leaf._version for leaf in self._inputs.leaves]
         tree = self._carry.tree(carry)
         ys: list[Tensor] = []
+        # A sum goes on from where the block before left it; when the block runs again, from anywhere.
+        sums: list[Tensor] | None = list(self.outputs) if self._reduce is not None and self.outputs else None
         for t in self._order(range(start, end)):
             result = self._f(tree, self._inputs.at(t, columns, t - start))
             if type(result) is not tuple or len(result) != 2:
@@ -115,20 +116,19 @@ class ScanBlocks:
                 self.y = Structure(y, "y")
                 self._y_leaves = self.y.tensors
                 check_alike("scan: the carry", carry, self._carry.leaves(tree))
-            ys += self.y.present(y)
+            present = self.y.present(y)
+            if self._reduce is None:
+                ys += present
+                continue
+            self._check_kinds([[leaf] for leaf in present])
+            if sums is None and block > 0:
+                sums = [torch.zeros_like(leaf) for leaf in present]
+            sums = present if sums is None else [total + leaf for total, leaf in zip(sums, present)]
         out = self._carry.leaves(tree)
         check_alike("scan: the carry", carry, out)
         if [leaf._version for leaf in self._inputs.leaves] != versions:
             raise Error("scan: f changes its x in place, which it would do again when it runs again; change a clone instead")
-        return out, ys
-
-    def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
-        """Which leaves of the carry are outputs too, from one run."""
-        last = ys[len(ys) - self._y_leaves:]
-        self._same = [next((k - len(last) for k, y in enumerate(last) if y is leaf), None) for leaf in out]
-
-    def same_as_output(self, leaf: int) -> int | None:
-        return self._same[leaf] if self._reduce is None else None
+        return out, ys if self._reduce is None else sums
 
     def output_flags(self, ys: list[Tensor]) -> list[bool]:
         """Which outputs have gradients, from one run."""
@@ -142,19 +142,22 @@ class ScanBlocks:
         width = self._y_leaves
         if not self.outputs:
             self.outputs = [None] * width
+        if self._reduce is not None:
+            self.outputs = ys
+            return
+        self._check_kinds([ys[k::width] for k in range(width)])
         start, end = self.span(block)
         for k in range(width):
             column = self._order(ys[k::width])
-            if len(self._y_kinds) == k:
-                self._y_kinds.append(kind_of(ys[k]))
-            check_outputs(k, self._y_kinds[k], column)
-            if self._reduce is not None:
-                for y in ys[k::width]:
-                    self.outputs[k] = y if self.outputs[k] is None else self.outputs[k] + y
-                continue
             if self.outputs[k] is None:
                 self.outputs[k] = column[0].new_empty((self.length, *column[0].shape))
             torch.stack(column, out=self.outputs[k][start:end])
+
+    def _check_kinds(self, columns: list[list[Tensor]]) -> None:
+        for k, column in enumerate(columns):
+            if len(self._y_kinds) == k:
+                self._y_kinds.append(kind_of(column[0]))
+            check_outputs(k, self._y_kinds[k], column)
 
     def results(self) -> list[Tensor]:
         """The outputs, which are forgotten here."""
@@ -171,10 +174,12 @@ class ScanBlocks:
         self.input_gradients = [torch.zeros_like(leaf) if leaf.requires_grad else None for leaf in self._inputs.leaves]
 
     def output_gradients(self, block: int) -> list[Tensor | None]:
+        if self._reduce is not None:
+            return list(self._output_gradients)
         start, end = self.span(block)
         columns: list[Any] = []
         for gradient in self._output_gradients:
-            if gradient is None or self._reduce is not None:
+            if gradient is None:
                 columns.append([gradient] * (end - start))
             else:
                 columns.append(self._order(gradient[start:end].unbind(0)))
@@ -209,12 +214,6 @@ class WhileBlocks:
         out = self._carry.leaves(self._f(self._carry.tree(carry)))
         check_alike("while_loop: the carry", carry, out)
         return out, []
-
-    def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
-        pass
-
-    def same_as_output(self, leaf: int) -> int | None:
-        return None
 
     def output_flags(self, ys: list[Tensor]) -> list[bool]:
         return []

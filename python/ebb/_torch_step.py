@@ -22,6 +22,8 @@ from ebb._surroundings import Snapshot, Surroundings
 from ebb._trees import addresses, can_have_gradient
 
 Leaves = list[Any]  # tensors and None
+# For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
+Origins = tuple[tuple[int, int] | None, ...] | None
 
 
 class Blocks(Protocol):
@@ -44,9 +46,6 @@ class Blocks(Protocol):
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
         """Of its inputs, in their order; None where there is none."""
-
-    def same_as_output(self, leaf: int) -> int | None:
-        """Counted from the end of a block's ys: the one that is the very tensor of this leaf of the carry."""
 
 
 class State:
@@ -81,8 +80,8 @@ class Tape:
 class Head:
     """The first block, already run."""
 
-    def __init__(self, before: Snapshot, leaves: Leaves, ys: list[Tensor]):
-        self.before, self.leaves, self.ys = before, leaves, ys
+    def __init__(self, before: Snapshot, leaves: Leaves, ys: list[Tensor], origins: Origins):
+        self.before, self.leaves, self.ys, self.origins = before, leaves, ys, origins
 
 
 class TorchStep:
@@ -104,6 +103,8 @@ class TorchStep:
         self.adjoint: list[Tensor | None] = []
         self.running: list[Tensor | None] = []
         self.differentiable: list[bool] = []  # the tensors of the final carry, then the outputs
+        self.first_origins: Origins = None
+        self._origins: dict[int, Origins] = {}  # by block, of the carry after it
         self._last = False  # the next block that is reversed is the last one
         self._known: Known | None = None
         self._kept: dict[int, State] = {}
@@ -138,6 +139,7 @@ class TorchStep:
                 tape = self.taped(block, live)
         finally:
             self.mutates = known
+        self.first_origins = self._origins_of(block, self.given, tape.out, tape.ys)
         clones = addresses(self.given)
         changes = any(leaf is not None and leaf._version > 0 for leaf in self.given)
         self.given = []
@@ -169,12 +171,15 @@ class TorchStep:
             for block in range(start, end):
                 if block == 0 and self.head is not None:
                     live, ys = self.head.leaves, self.head.ys
+                    self._origins[0] = self.head.origins
                     self.head = None
                 else:
                     if block in self.mutates:
                         live = [None if leaf is None else leaf.clone() for leaf in live]
-                    live, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
-                    live = [None if leaf is None else leaf.detach() for leaf in live]
+                    out, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
+                    if first:
+                        self._origins[block] = self._origins_of(block, live, out, ys)
+                    live = [None if leaf is None else leaf.detach() for leaf in out]
                 if first and not self.mute:
                     self.blocks.keep(block, ys)
                 if self._seen is not None:
@@ -200,6 +205,8 @@ class TorchStep:
             if self._known is None:
                 self._known = Known(self.params)
             self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, since, f"{self.blocks.name}: block {block}")
+            if first:
+                self._origins[block] = self._origins_of(block, self.given, tape.out, tape.ys)
             self._tapes[block] = tape
             self._live = tape.after.leaves
             if first and not self.mute:
@@ -236,29 +243,48 @@ class TorchStep:
                         "or detach it")
 
     def _reverse(self, block: int, tape: Tape) -> None:
+        last = self._last
         self._check_differentiable(block, tape)
         given = self.blocks.output_gradients(block)
-        same = [self.blocks.same_as_output(leaf) for leaf in range(len(tape.carry))]
-        seeds: list[Tensor | None] = [None] * len(same)
-        if any(k is not None for k in same):
-            # A carry that is an output itself: its gradient as an output went in first, with the block above.
-            if block + 1 < self.blocks.count:
-                for k in same:
-                    if k is not None:
-                        given[k] = None
-            if block > 0:
-                before = self.blocks.output_gradients(block - 1)
-                seeds = [None if k is None else before[k] for k in same]
-        of_inputs = self.pull_back(tape, given, seeds)
+        # What is an output and goes on in the carry gets its gradient as an output first: where it is used for the last time.
+        after = self._origins.get(block) or ()
+        gone_on = {origin for origin in after if origin is not None}
+        for of_block, y in gone_on:
+            if of_block == block:
+                given[y] = None
+        seeds = self._first_gradients(self._origins.get(block - 1) or (), gone_on)
+        final = self._first_gradients(after, set()) if last else []
+        of_inputs = self.pull_back(tape, given, seeds, final)
         if of_inputs:
             self.blocks.take_input_gradients(block, of_inputs)
 
-    def pull_back(self, tape: Tape, given: list[Tensor | None], seeds: list[Tensor | None]) -> list[Tensor | None]:
+    def _origins_of(self, block: int, before: Leaves, out: Leaves, ys: list[Tensor]) -> Origins:
+        """Which leaves of the carry after a block are outputs, of this block or an earlier one."""
+        earlier = self._origins.get(block - 1) or (None,) * len(before)
+        found: list[tuple[int, int] | None] = []
+        for leaf in out:
+            origin = None
+            if leaf is not None:
+                origin = next(((block, k) for k, y in enumerate(ys) if y is leaf), None)
+                if origin is None:
+                    origin = next((earlier[m] for m, old in enumerate(before) if old is leaf), None)
+            found.append(None if origin in found else origin)
+        return tuple(found) if any(found) else None
+
+    def _first_gradients(self, origins: Origins, gone_on: set[tuple[int, int]]) -> list[Tensor | None]:
+        """Of the leaves that are outputs and do not go on."""
+        return [None if origin is None or origin in gone_on else self.blocks.output_gradients(origin[0])[origin[1]]
+                for origin in origins or ()]
+
+    def pull_back(self, tape: Tape, given: list[Tensor | None], seeds: list[Tensor | None],
+                  final: list[Tensor | None]) -> list[Tensor | None]:
         """From the adjoint after the tape's block to the one before it; adds to the running gradients of parameters. Returns
-        the gradients of the inputs. `given` are those of the ys, `seeds` come first in those of the carry."""
+        the gradients of the inputs. `given` are those of the ys; `seeds` and `final` come first in those of the carry before
+        and after."""
         roots: list[Tensor] = []
         gradients: list[Tensor] = []
-        for tensors, theirs in ((tape.out, self.adjoint), (tape.ys, given), (tape.carry, seeds), (self.params, self.running)):
+        for tensors, theirs in ((tape.out, self.adjoint), (tape.out, final), (tape.ys, given), (tape.carry, seeds),
+                                (self.params, self.running)):
             for tensor, gradient in zip(tensors, theirs):
                 if gradient is not None and tensor is not None and tensor.requires_grad:
                     roots.append(tensor)

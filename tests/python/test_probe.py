@@ -60,7 +60,7 @@ def test_verify_says_yes_and_no(loop):
     def depends_on_calls(carry, x):
         calls.append(0)
         (h, c), y = f(carry, x)
-        return (h + 1e-3 * len(calls), c), y
+        return (h + (1e-3 * len(calls) if len(calls) > 2000 else 0), c), y
 
     wrong = ebb.verify(depends_on_calls, init, xs, budget="64KiB")
     assert not wrong and wrong.worst > 0 and "differences" in str(wrong)

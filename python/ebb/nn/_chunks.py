@@ -78,12 +78,6 @@ class _Segments:
         out, y = self._kernel(inputs[0], carry, sizes)
         return out, [y]
 
-    def learn_same(self, out: Leaves, ys: list[Tensor]) -> None:
-        pass
-
-    def same_as_output(self, leaf: int) -> int | None:
-        return None
-
     def output_flags(self, ys: list[Tensor]) -> list[bool]:
         return [ys[0].requires_grad]
 
