@@ -35,23 +35,24 @@ def test_examples(name):
     assert found.failed == 0
 
 
-def test_the_page_about_python():
-    pytest.importorskip("checkpoint_schedules", reason="the package checkpoint_schedules is not installed")
-    page = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+@pytest.mark.parametrize("name, needs", [("python.md", "checkpoint_schedules"), ("pytorch.md", "torch")])
+def test_pages(name, needs):
+    pytest.importorskip(needs, reason=f"the package {needs} is not installed")
+    page = pathlib.Path(__file__).parents[2] / "docs" / name
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
     assert found.attempted > 10 and found.failed == 0
 
 
-def public_functions():
-    return [name for name in ebb.__all__ if inspect.isfunction(getattr(ebb, name))]
-
-
-@pytest.mark.parametrize("name", public_functions())
-def test_public_functions_have_an_example(name):
-    assert ">>>" in (getattr(ebb, name).__doc__ or "")
-
-
-@pytest.mark.parametrize("name", ebb.__all__)
+@pytest.mark.parametrize("name", [name for name in ebb.__all__ if name not in ("last_report", "strategies")])
 def test_public_names_are_documented(name):
-    assert (getattr(ebb, name).__doc__ or "").strip()
+    value = public(name)
+    assert (value.__doc__ or "").strip()
+    assert not inspect.isfunction(value) or ">>>" in value.__doc__
+
+
+def public(name):
+    try:
+        return getattr(ebb, name)
+    except ebb.Error as error:
+        pytest.skip(str(error))
