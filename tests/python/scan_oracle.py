@@ -19,7 +19,7 @@ def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse:
     """As a user would write it."""
     columns = [] if xs is None or callable(xs) else [leaf for leaf in tree_leaves(xs) if leaf is not None]
     steps = length if length is not None else len(columns[0])
-    carry, ys = init, []
+    carry, ys, total = init, [], None
     for t in reversed(range(steps)) if reverse else range(steps):
         if callable(xs):
             x = xs(t)
@@ -28,21 +28,15 @@ def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse:
         else:
             x = tree_map(lambda leaf: None if leaf is None else torch.as_tensor(np.ascontiguousarray(leaf) if isinstance(leaf, np.ndarray) else leaf)[t], xs)
         carry, y = f(carry, x)
-        ys.append(y)
-    if reverse and reduce is None:
-        ys.reverse()
-
-    def join(*parts: Any) -> Any:
-        if parts[0] is None:
-            return None
         if reduce is None:
-            return torch.stack(parts)
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total / len(parts) if reduce == "mean" else total
-
-    return carry, tree_map(join, ys[0], *ys[1:])
+            ys.append(y)
+        else:
+            total = y if total is None else tree_map(lambda a, b: None if a is None else a + b, total, y)
+    if reduce is not None:
+        return carry, tree_map(lambda leaf: leaf / steps, total) if reduce == "mean" else total
+    if reverse:
+        ys.reverse()
+    return carry, tree_map(lambda *parts: None if parts[0] is None else torch.stack(parts), ys[0], *ys[1:])
 
 
 def clones(tree: Any) -> Any:
