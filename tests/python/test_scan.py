@@ -99,8 +99,45 @@ def test_states_of_several_lags():
         new = (h * weight[0] + before * weight[1] + long_before * weight[2] + x).tanh()
         return (new, h, before), new
 
+    init, xs = tuple(numbers(WIDTH) for _ in range(3)), numbers(T, WIDTH)
+    wanted = gradients(weighted(*loop(f, init, xs)), [*init, xs, weight])
     for chunk in (1, 2, 5):
-        compare(f, (numbers(WIDTH), numbers(WIDTH), numbers(WIDTH)), numbers(T, WIDTH), [weight], chunk=chunk)
+        found = gradients(weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)),
+                          [*init, xs, weight])
+        # A state that is carried over several steps gets what comes from them before what comes to it as an output.
+        for ours, theirs in zip(found, wanted):
+            assert torch.allclose(ours, theirs, rtol=0, atol=float(theirs.abs().max()) * T * 2.0**-23)
+
+
+def test_a_carry_that_is_the_output_at_some_steps_only():
+    cell = torch.nn.GRUCell(WIDTH, WIDTH)
+
+    def f(h, x):
+        x, reset = x
+        h = cell(x, h)
+        return (torch.zeros_like(h) if reset else h), h
+
+    for chunk in (1, 2, 3):
+        for at in (0, 5, T - 1):
+            xs = (numbers(T, BATCH, WIDTH), (torch.arange(T) == at) | (torch.arange(T) % 4 == 3))
+            compare(f, numbers(BATCH, WIDTH), xs, cell.parameters(), chunk=chunk)
+
+
+def test_one_tensor_as_two_carries_and_two_outputs():
+    cell = torch.nn.GRUCell(WIDTH, WIDTH)
+
+    def f(carry, x):
+        h = cell(x, carry[0] + carry[1] * 0.1)
+        return (h, h), (h, h)
+
+    init, xs = (numbers(BATCH, WIDTH), numbers(BATCH, WIDTH)), numbers(T, BATCH, WIDTH)
+    wanted = gradients(weighted(*loop(f, init, xs)), [*init, xs, *cell.parameters()])
+    for chunk in (1, 3):
+        found = gradients(weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)),
+                          [*init, xs, *cell.parameters()])
+        # What comes to the one tensor by two ways is added for each way first.
+        for ours, theirs in zip(found, wanted):
+            assert torch.allclose(ours, theirs, rtol=0, atol=float(theirs.abs().max()) * T * 2.0**-23)
 
 
 def test_no_output_no_state_no_input():
