@@ -32,7 +32,8 @@ class _Kernel:
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         lstm = self._mode == "LSTM"
-        rest = (self.weights, self._bias, self._layers, 0.0, False, False)
+        # cuDNN goes back only where it was told to train, and gives the same bits only where it always is.
+        rest = (self.weights, self._bias, self._layers, 0.0, True, False)
         with warnings.catch_warnings():
             # Weights of one direction are a part of the memory that torch has laid out for both.
             warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
