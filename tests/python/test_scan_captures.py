@@ -136,14 +136,17 @@ def test_what_only_later_steps_use_is_refused_or_found_but_not_dropped(kind, chu
         return gradients(weighted(h, hs), [weight, other])
 
     wanted = run(loop)
-    for budget in ("1KiB", "2KiB", "3KiB", "1MiB"):
+    refused = 0
+    for budget in (350, 450, 600, 1000, 10**6):
         try:
             found = run(ebb.scan, budget=budget, chunk=chunk)
         except ebb.Error as error:
             assert "params" in str(error) or error.code == "infeasible_budget", error
+            refused += "params" in str(error)
         else:
             for ours, theirs in zip(found, wanted):
                 assert (ours is None) == (theirs is None) and (ours is None or torch.allclose(ours, theirs, rtol=1e-5))
+    assert refused, "no budget made blocks of the steps"
 
 
 def test_what_only_later_steps_use_may_be_named():
@@ -171,16 +174,17 @@ def test_what_has_gradients_in_later_steps_only_is_refused_or_right(part, chunk)
         return gradients(weighted(carry[0], ys[1] if part == "y" else carry[1]), [weight])
 
     wanted = run(loop)
-    tried = 0
-    for budget in ("1KiB", "2KiB", "4KiB", "1MiB"):
+    tried = refused = 0
+    for budget in (500, 700, 1000, 10**6):
         try:
             found = run(ebb.scan, budget=budget, chunk=chunk)
         except ebb.Error as error:
             assert "gradient" in str(error) or error.code == "infeasible_budget", error
+            refused += "gradient" in str(error)
         else:
             tried += 1
             same(found, wanted)
-    assert tried
+    assert tried and refused
 
 
 def test_an_input_that_f_captures_too():
@@ -395,15 +399,18 @@ def test_captured_tensors_and_attributes_that_f_changes_are_refused_or_right():
         start()
         h, hs = loop(f, torch.ones(WIDTH), None, length=T)
         wanted = gradients(weighted(h, hs), params)
-        for budget in ("1KiB", "2KiB", "3KiB"):
+        refused = 0
+        for budget in (350, 500, 700):
             start()
             try:
                 h, hs = ebb.scan(f, torch.ones(WIDTH), None, length=T, budget=budget, chunk=1)
                 found = gradients(weighted(h, hs), params)
             except ebb.Error as error:
                 assert "chang" in str(error) or error.code == "infeasible_budget", error
+                refused += "chang" in str(error)
             else:
                 same(found, wanted)
+        assert refused, "no budget made blocks of the steps"
 
 
 # ------------------------------------------------------------------------------------------------ changes in place
@@ -440,7 +447,7 @@ def test_an_input_changed_in_place_is_right_or_refused(chunk):
     wanted = gradients(weighted(h, hs), [weight])
     changed = before.clone()
     try:
-        found_h, found_hs = ebb.scan(f, torch.ones(WIDTH), changed, budget="1KiB", chunk=chunk)
+        found_h, found_hs = ebb.scan(f, torch.ones(WIDTH), changed, budget=600, chunk=chunk)
         found = gradients(weighted(found_h, found_hs), [weight])
     except ebb.Error as error:
         assert "in place" in str(error)
