@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ebb/core/error.h"
+#include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
 
 namespace ebb::test {
@@ -55,6 +56,32 @@ TEST(Async, RevolveIsNotFlat) {
     EXPECT_NEAR(seconds_per_step(3000, async, {}, transfer),
                 seconds_per_step(30'000, async, {}, transfer), 0.05);
   }
+}
+
+// As those of a framework's graphs: no plan moves a tape, and replay would not let it.
+TEST(Tapes, StayWhereTheyMust) {
+  const Platform platform = with_tiers({slow_tier(0.1, 0.1)});
+  const Chain chain = Chain::uniform(60, kStep);
+  const auto moves_tapes = [&](const Plan& plan) {
+    const auto cursor = plan.cursor();
+    for (Action action = Advance{0, 0}; cursor->next(action);) {
+      const auto* const copy = std::get_if<Copy>(&action);
+      if (copy != nullptr && copy->item == Item::tape) return true;
+    }
+    return false;
+  };
+  PlanOptions how = in_bytes("pofo", 80);
+  const Plan free = make_plan(chain, platform, how);
+  ASSERT_TRUE(moves_tapes(free));
+  how.tapes_stay = true;
+  for (const char* strategy : {"pofo", "auto"}) {
+    how.strategy = strategy;
+    EXPECT_FALSE(moves_tapes(make_plan(chain, platform, how)));
+  }
+  Machine machine = free.machine;
+  machine.tapes_stay = true;
+  const auto cursor = free.cursor();
+  EXPECT_THROW(replay(chain, machine, *cursor), Error);
 }
 
 // Ten times slower compute and transfers: the same plan, ten times the seconds.

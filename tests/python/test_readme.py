@@ -50,6 +50,13 @@ def test_shows_what_compiles(code):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("code", blocks("README.md", "python"))
+def test_shows_what_runs(code):
+    pytest.importorskip("torch")
+    exec(compile(code, "README.md", "exec"), {})
+
+
 def test_finds_something_to_check():
+    assert blocks("README.md", "python")
     assert sum(1 for _ in sessions("README.md")) > 0
     assert blocks("README.md", "cpp")
