@@ -17,13 +17,13 @@ from ebb._errors import Error
 from ebb._reach import reach
 
 # The kind of node that stands for a leaf.
-_LEAF = type(torch.zeros((), requires_grad=True).view(()).grad_fn.next_functions[0][0])
+_PROBE = torch.zeros((), requires_grad=True)
+_LEAF = type(_PROBE.view(()).grad_fn.next_functions[0][0])
 
 
 def sequence_number() -> int:
-    """Nodes that this thread makes from now on have this number or a larger one."""
-    with torch.enable_grad():
-        return torch.zeros((), requires_grad=True).view(()).grad_fn._sequence_nr()
+    """Nodes that this thread makes from now on have this number or a larger one. Gradients are enabled."""
+    return _PROBE.view(()).grad_fn._sequence_nr()
 
 
 class Known:

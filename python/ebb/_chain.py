@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._budget import Budget
-from ebb._captures import find_captures, sequence_number
+from ebb._captures import find_captures
 from ebb._engine import Call, Options, plan_for, refuse_transforms, set_last_report
 from ebb._errors import Error
 from ebb._measure import Costs, measure, taped_bytes
@@ -171,11 +171,11 @@ class Chain(torch.nn.Module):
         costs: list[Costs] = []
         mutates: set[int] = set()
         for stage in range(blocks.count):
-            before, since = around.look(), sequence_number()
+            before = around.look()
             tape, saved, changes = step.first_look(stage, live)
             around.learn(before)
             own = [leaf for leaf in tape.carry if leaf is not None]
-            step.params = find_captures(self.sequential, tape.out, own, since, step.params)
+            step.params = find_captures(self.sequential, tape.out, own, tape.since, step.params)
             if changes:
                 mutates.add(stage)
                 step.mutates = mutates

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._budget import Budget
-from ebb._captures import find_captures, sequence_number
+from ebb._captures import find_captures
 from ebb._errors import Error
 from ebb._measure import Costs, measure, taped_bytes
 from ebb._report import Report
@@ -264,10 +264,9 @@ class Examined:
         start = [None if leaf is None else leaf.detach() for leaf in initial]
         self.step = step = TorchStep(blocks, around, [], start, verify=options.verify)
         step.until = options.until
-        since = sequence_number()
         tape, saved, changes = step.first_look(0, start)
         own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
-        step.params = find_captures(f, tape.out + tape.ys, own, since, options.params or [])
+        step.params = find_captures(f, tape.out + tape.ys, own, tape.since, options.params or [])
         refuse_transforms(blocks.name, [t for t in [*tape.out, *tape.ys] if t is not None])
         if changes:
             step.mutates = range(sys.maxsize)

@@ -71,10 +71,11 @@ class State:
 
 
 class Tape:
-    __slots__ = ("carry", "inputs", "out", "ys", "after")
+    __slots__ = ("carry", "inputs", "out", "ys", "after", "since")
 
-    def __init__(self, carry: Leaves, inputs: list[Tensor], out: Leaves, ys: list[Tensor], after: State):
+    def __init__(self, carry: Leaves, inputs: list[Tensor], out: Leaves, ys: list[Tensor], after: State, since: int):
         self.carry, self.inputs, self.out, self.ys, self.after = carry, inputs, out, ys, after
+        self.since = since  # older nodes of the graph are somebody else's
 
 
 class Head:
@@ -200,11 +201,10 @@ class TorchStep:
             self.head = None
         self.around.fresh_casts()
         for block in range(start, end):
-            since = sequence_number()  # in the thread that runs it: a backward may have one of its own
             tape = self.taped(block, self._live)
             if self._known is None:
                 self._known = Known(self.params)
-            self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, since, f"{self.blocks.name}: block {block}")
+            self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, tape.since, f"{self.blocks.name}: block {block}")
             if first:
                 self._origins[block] = self._origins_of(block, self.given, tape.out, tape.ys)
             self._tapes[block] = tape
@@ -218,11 +218,12 @@ class TorchStep:
         carry = [leaf.detach().requires_grad_() if can_have_gradient(leaf) else leaf for leaf in live]
         with torch.enable_grad():
             inputs = self.blocks.inputs(block, True)
+            since = sequence_number()  # in the thread that runs it: a backward may have one of its own
             given = [None if leaf is None else leaf.clone() for leaf in carry] if block in self.mutates else carry
             out, ys = self.blocks.run(block, given, inputs)
         self.given = given
         after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
-        return Tape(carry, inputs, out, ys, after)
+        return Tape(carry, inputs, out, ys, after, since)
 
     def reverse(self, start: int, end: int) -> None:
         self._live = []

@@ -131,8 +131,8 @@ TEST(HandleRun, EveryStrategyReversesEveryStepOnce) {
       const Chain chain = Chain::uniform(steps, kStep);
       std::shared_ptr<const Plan> plan;
       try {
-        plan = plan_of(chain, row.name == "store_all" ? 2000 : 80, std::string(row.name),
-                       with_disk());
+        plan =
+            plan_of(chain, row.name == "store_all" ? 2000 : 80, std::string(row.name), with_disk());
       } catch (const Error&) {
         continue;  // does not fit
       }
