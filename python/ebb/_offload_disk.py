@@ -9,6 +9,7 @@ import torch
 
 from ebb._core import Store
 from ebb._errors import Error
+from ebb._offload_item import KNOWS_HOLDERS
 from ebb.tiers import FileTier
 
 _FIRST_SEGMENT = 1 << 28
@@ -84,6 +85,8 @@ class Disk:
     def put(self, place: tuple[Store, int], item: torch.Tensor) -> Ticket:
         store, slot = place
         self._make_way(store)
+        if not KNOWS_HOLDERS:
+            item = item.clone()  # somebody may change it while it is written
         return self._started(store, store.put(0, slot, item.data_ptr(), item.numel(), item))
 
     def get(self, place: tuple[Store, int], item: torch.Tensor) -> Ticket:

@@ -30,6 +30,8 @@ def _measured_alone() -> int:
 
 
 _alone = _measured_alone() if _use_count is not None else -1
+# Otherwise everything is moved, whoever holds it.
+KNOWS_HOLDERS = _alone >= 0
 
 
 def held_by_others(storage: torch.UntypedStorage) -> bool:

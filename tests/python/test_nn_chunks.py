@@ -68,7 +68,9 @@ def test_dropout_between_layers_is_drawn_again_alike():
     ours = ebb.nn.LSTM(5, 7, 3, dropout=0.5, chunk=5)
     x = torch.randn(100, 3, 5)
     found = []
-    for budget in ("110KiB", "130KiB"):
+    ours.budget = 1
+    least = pytest.raises(ebb.Error, ours, x, match="3 runs").value.least_budget
+    for budget in (int(1.1 * least), int(1.3 * least)):
         ours.budget = budget
         ours.zero_grad()
         torch.manual_seed(3)
@@ -78,8 +80,13 @@ def test_dropout_between_layers_is_drawn_again_alike():
 
 
 def test_half_precision_and_autocast():
+    x = torch.randn(300, 3, 5, dtype=torch.bfloat16)
+    try:
+        torch.nn.LSTM(5, 7, dtype=torch.bfloat16)(x)[0].sum().backward()
+    except RuntimeError as error:
+        pytest.skip(f"torch cannot: {error}")
     layer = ebb.nn.LSTM(5, 7, budget="64KiB", dtype=torch.bfloat16)
-    y, _ = layer(torch.randn(300, 3, 5, dtype=torch.bfloat16))
+    y, _ = layer(x)
     y.float().mean().backward()
     assert layer.report.runs and bool(torch.isfinite(layer.weight_hh_l0.grad).all())
 

@@ -139,7 +139,8 @@ def run(call: Any) -> Any:
     groups = layer.num_layers if apart else 1
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
-    budget = layer.budget if isinstance(layer.budget, Budget) else as_bytes(layer.budget, "budget") // (groups * directions)
+    share = groups * directions
+    budget = layer.budget if isinstance(layer.budget, Budget) else as_bytes(layer.budget, "budget") // share
     each = len(call.parameters()) // (groups * directions)
     output, finals, reports, kept = x, [], [], 0
     for group in range(groups):
@@ -152,7 +153,14 @@ def run(call: Any) -> Any:
             weights = call.parameters()[index * each:(index + 1) * each]
             own = states if not apart else [state[index:index + 1] for state in states]
             kernel = _Kernel(layer, weights, 1 if apart else layer.num_layers, direction == 1)
-            final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
+            try:
+                final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
+            except Error as error:
+                if share == 1 or error.least_budget is None or isinstance(budget, Budget):
+                    raise
+                raise Error(f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
+                            f"one needs at least {error.least_budget} bytes; allow {share * error.least_budget}",
+                            error.code, share * error.least_budget) from None
             parts.append(y)
             finals.append(final)
             reports.append(report)

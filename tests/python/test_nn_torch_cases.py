@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's own cases for its recurrent modules (torch.testing's database of modules), on the layers that stand in for them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+modules = pytest.importorskip("torch.testing._internal.common_modules", reason="expecttest is not installed")
+
+import ebb.nn  # noqa: E402
+from ebb.nn import _native  # noqa: E402
+
+NAMES = ("RNN", "GRU", "LSTM")
+
+
+def cases():
+    for info in modules.module_db:
+        if info.module_cls.__name__ in NAMES and info.module_cls.__module__.startswith("torch.nn"):
+            for training in (True, False):
+                given = info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=True,
+                                                training=training)
+                for k, one in enumerate(given):
+                    yield pytest.param(info.module_cls.__name__, one, training, id=f"{info.module_cls.__name__}-{k}-{training}")
+
+
+CASES = list(cases())
+
+
+def tensors(value):
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def results(layer, given):
+    args, options = copy.deepcopy((given.forward_input.args, given.forward_input.kwargs))
+    torch.manual_seed(0)
+    found = tensors(layer(*args, **options))
+    sum(leaf.sin().sum() for leaf in found).backward()
+    gradients = [p.grad for p in layer.parameters()] + [leaf.grad for leaf in tensors((args, options)) if leaf.is_leaf]
+    return [leaf.detach() for leaf in found] + [g for g in gradients if g is not None]
+
+
+@pytest.mark.parametrize("way", ["native", "chunks"])
+@pytest.mark.parametrize("name, given, training", CASES)
+def test_as_torch(name, given, training, way, monkeypatch):
+    torch.set_num_threads(1)
+    if way == "chunks":
+        monkeypatch.setattr(_native, "why_not", lambda *tensors: "another device")
+    args, options = given.constructor_input.args, given.constructor_input.kwargs
+    plain = getattr(torch.nn, name)(*args, **options).double().train(training)
+    if options.get("proj_size"):
+        with pytest.raises(ebb.Error, match="proj_size"):
+            getattr(ebb.nn, name)(*args, **options)
+        return
+    ours = getattr(ebb.nn, name)(*args, **options, budget="4MiB", strategy="revolve", chunk=1).double().train(training)
+    ours.load_state_dict(plain.state_dict())
+    if training and options.get("dropout") and options.get("num_layers", 1) > 1:
+        return  # other masks
+    for a, b in zip(results(plain, given), results(ours, given), strict=True):
+        assert a.shape == b.shape
+        assert float((a - b).abs().max() if a.numel() else 0) <= 1e-12 * max(1.0, float(a.abs().max() if a.numel() else 0))
+
+
+def test_there_are_cases():
+    assert {case.values[0] for case in CASES} == set(NAMES)
