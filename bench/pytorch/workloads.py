@@ -44,6 +44,10 @@ class Workload:
         """Memory that PyTorch does not see."""
         return 0
 
+    def output_bytes(self) -> int:
+        """Of all outputs and their gradients, which the caller holds."""
+        return 0
+
     def init(self) -> object:
         return self.zero, self.zero
 
@@ -123,6 +127,9 @@ class Layer(Workload):
         super().__init__(steps, size, device, dtype)
         self.module = torch.nn.LSTM(size.inputs, size.hidden, device=device, dtype=dtype)
         self._ours = None
+
+    def output_bytes(self) -> int:
+        return 2 * self.steps * self.zero.numel() * self.zero.element_size()
 
     def native_bytes(self) -> int:
         return self._ours.report.peak if self.device.type == "cpu" else 0

@@ -14,6 +14,8 @@ import ebb.nn  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MIB = 1 << 20
+if torch.cuda.is_available():  # sums of chunks are compared with sums of all
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def gradients(f, module, init, xs, **options):
@@ -135,7 +137,7 @@ def test_layers_in_chunks_of_cudnn(name, how, dtype):
         states = state if isinstance(state, tuple) else (state,)
         (y.float().pow(2).mean() + sum(s.float().sin().mean() for s in states)).backward()
         found.append([y.detach(), *(s.detach() for s in states), own.grad, *(p.grad for p in layer.parameters())])
-    tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    tolerance = 1e-4 if dtype == torch.float32 else 5e-2
     for a, b in zip(*found):
         assert float((a - b).float().abs().max()) <= tolerance * max(1e-3, float(a.float().abs().max()))
     assert ours.report.peak <= 160 * MIB

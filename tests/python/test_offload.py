@@ -158,7 +158,7 @@ def test_gradients_have_the_same_bits(model, way, device):
     if "read_ahead" in way:
         assert report.hits == 0
     elif way.get("pool") == "16MiB" and "budget" not in way:
-        assert report.hits > report.misses
+        assert report.hits >= report.misses
 
 
 @settings(max_examples=40, deadline=None)

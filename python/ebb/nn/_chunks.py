@@ -20,6 +20,7 @@ from ebb.nn._report import LayerReport
 
 # Where the time of a call stops growing slower than its length.
 _CHUNK = {"cuda": 128, "cpu": 32}
+_LONGEST = 65_535  # time steps that cuDNN takes at once
 _KERNELS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
 
 
@@ -190,9 +191,21 @@ def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: l
                 raise
             best = -(-best // 2)
     if results is None:
-        final, y = kernel(x, states, sizes)
+        final, y = _whole(kernel, x, states, sizes, backwards)
         return list(final), y, last_report() if torch.is_grad_enabled() else None
     return list(results[0]), results[1][0], last_report()
+
+
+def _whole(kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool) -> tuple[Leaves, Tensor]:
+    """Without a plan, in as few calls as cuDNN takes."""
+    if sizes is not None or x.shape[0] <= _LONGEST:
+        return kernel(x, states, sizes)
+    parts = list(x.split(_LONGEST))
+    ys = []
+    for part in reversed(parts) if backwards else parts:
+        states, y = kernel(part, states, None)
+        ys.append(y)
+    return states, torch.cat(ys[::-1] if backwards else ys)
 
 
 def _names_nothing() -> None:
