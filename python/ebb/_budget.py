@@ -28,6 +28,13 @@ class Budget:
         self._given = 0
         self._open = 0
 
+    # A copy of a model shares its budget; one that is loaded elsewhere has its own.
+    def __deepcopy__(self, memo: dict) -> Budget:
+        return self
+
+    def __reduce__(self) -> tuple:
+        return Budget, (self.total,)
+
     def __repr__(self) -> str:
         return f"ebb.Budget({_core.format_bytes(self.total)!r})"
 

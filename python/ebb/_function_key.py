@@ -47,7 +47,7 @@ def _key(value: Any, outer: tuple[int, ...]) -> Any:
     outer = (*outer, id(value))
     if isinstance(value, types.FunctionType):
         return (value.__code__, tuple(_cell_key(cell, outer) for cell in value.__closure__ or ()),
-                _key(value.__defaults__, outer), _key(value.__kwdefaults__, outer))
+                _key(value.__defaults__, outer), _key(value.__kwdefaults__, outer), _globals_key(value))
     if isinstance(value, types.MethodType):
         return (_key(value.__func__, outer), _Same(value.__self__))
     if isinstance(value, functools.partial):
@@ -58,6 +58,14 @@ def _key(value: Any, outer: tuple[int, ...]) -> Any:
         items = value.items() if type(value) is dict else value
         return (type(value), tuple(_key(item, outer) for item in items))
     return _Same(value)
+
+
+def _globals_key(function: types.FunctionType) -> Any:
+    """What the code names of its module: objects by their identity, but functions by what they are called."""
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return tuple(_Same(value) for value in named if isinstance(value, (types.MethodType, functools.partial)) or
+                 not isinstance(value, (type(None), str, bytes, int, float, type, types.FunctionType, types.ModuleType,
+                                        types.BuiltinFunctionType)))
 
 
 def _cell_key(cell: types.CellType, outer: tuple[int, ...]) -> Any:

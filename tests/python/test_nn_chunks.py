@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -115,6 +118,21 @@ def test_without_gradients_and_too_little():
     assert error.value.least_budget > 100
     layer.budget = 2 * error.value.least_budget
     layer(x)[0].sum().backward()
+
+
+def test_budgets_go_with_copies_of_a_module():
+    layer = ebb.nn.LSTM(5, 7, budget=ebb.Budget("1MiB"))
+    assert copy.deepcopy(layer).budget is layer.budget
+    assert pickle.loads(pickle.dumps(layer)).budget.total == 1 << 20
+
+
+def test_native_cells_can_be_declined(monkeypatch):
+    monkeypatch.undo()
+    x = torch.randn(300, 3, 5)
+    for native in (True, False):
+        layer = ebb.nn.LSTM(5, 7, budget="64KiB", native=native)
+        layer(x)[0].sum().backward()
+        assert (layer.chunk_report is None) == native
 
 
 def test_packed_in_both_directions_is_refused():

@@ -17,7 +17,7 @@ from ebb.tiers import Tier
 
 _ABOUT = """{what}, in the memory you have.
 
-    torch.nn.{name} with its constructor, call, parameters and ``state_dict``, and four arguments more:
+    torch.nn.{name} with its constructor, call, parameters and ``state_dict``, and five arguments more:
 
     budget: bytes, or text such as ``"64MiB"``, that one call may hold between forward and backward beside inputs,
         outputs and parameters, at any length; None: torch's own code, which keeps every time step.
@@ -25,6 +25,7 @@ _ABOUT = """{what}, in the memory you have.
     chunk: time steps that are one step of the plan; None: chosen from the sizes. Gradients are the same bits for every
         budget, but not for every chunk.
     strategy: how to plan; ``"auto"`` takes the fastest.
+    native: False runs torch's own kernels chunk by chunk where the library's own cells could run too.
 
     A budget that cannot work raises :class:`ebb.Error`, whose ``least_budget`` would. ``report`` has what the last
     backward took. Between calls the module holds on to the memory; ``release()`` gives it back.
@@ -45,6 +46,7 @@ class _Bounded(torch.nn.RNNBase):
     tiers: Tier | Sequence[Tier] | None
     chunk: int | None
     strategy: str
+    native: bool
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class _Bounded(torch.nn.RNNBase):
         tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",
+        native: bool = True,
         **kwargs: Any,
     ) -> None:
         _native.resolved(budget)
@@ -64,7 +67,7 @@ class _Bounded(torch.nn.RNNBase):
                 f"{type(self).__name__}: proj_size is {self.proj_size}; there are no projections: leave it out and put "
                 "a torch.nn.Linear behind the layer"
             )
-        self.budget, self.tiers, self.chunk, self.strategy = budget, tiers, chunk, strategy
+        self.budget, self.tiers, self.chunk, self.strategy, self.native = budget, tiers, chunk, strategy, native
         self._runs = _native.Runs()
         self.chunk_report: _chunks.ChunkReport | None = None
 
@@ -86,8 +89,7 @@ class _Bounded(torch.nn.RNNBase):
         call = _Call(self, input, hx)
         if call.is_empty:
             return super().forward(input, hx)
-        reason = call.why_not()
-        if reason is not None:
+        if not self.native or call.why_not() is not None:
             return _chunks.run(call)
         self.chunk_report = None
         return call.run()
