@@ -130,6 +130,10 @@ def test_layers_in_chunks_of_cudnn(name, how, dtype):
     ours = getattr(ebb.nn, name)(16, 32, device="cuda", dtype=dtype, budget="160MiB", chunk=40, strategy="revolve", **how)
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(*((8, 400, 16) if "batch_first" in how else (400, 8, 16)), device="cuda", dtype=dtype)
+    if name == "RNN" and dtype == torch.float16 and "bidirectional" in how:
+        with pytest.raises(ebb.Error, match="does not agree"):
+            ours(x)
+        return
     found = []
     for layer in (plain, ours):
         own = x.clone().requires_grad_()
