@@ -12,17 +12,20 @@ from torch import Tensor
 from ebb import _core
 from ebb._budget import Budget
 from ebb._captures import find_captures
-from ebb._engine import Call, Options, plan_for, refuse_transforms, set_last_report
+from ebb._engine import Call, ChangesLater, Options, plan_for, refuse_transforms, set_last_report
 from ebb._errors import Error
-from ebb._measure import Costs, measure, taped_bytes
+from ebb._measure import Costs, measure
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
-from ebb._torch_step import Leaves, TorchStep
+from ebb._torch_step import CarryOnly, Leaves, TorchStep
 from ebb._trees import Structure, storage_bytes
 
 
-class _Stages:
+_KINDS = 16  # of inputs that are remembered
+
+
+class _Stages(CarryOnly):
     """Each module is a block; what passes between them is the state."""
 
     name = "Chain"
@@ -32,35 +35,11 @@ class _Stages:
         self.structures = structures  # of what goes into each stage, and of what comes out at last
         self.count = len(stages)
 
-    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
-        return []
-
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         out = self._stages[block](self.structures[block].tree(carry))
         if block + 1 == len(self.structures):
             self.structures.append(Structure(out, f"the output of stage {block}"))
         return self.structures[block + 1].leaves(out), []
-
-    def begin(self) -> None:
-        pass
-
-    def keep(self, block: int, ys: list[Tensor]) -> None:
-        pass
-
-    def results(self) -> list[Tensor]:
-        return []
-
-    def begin_backward(self, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def output_gradients(self, block: int) -> list[Tensor | None]:
-        return []
-
-    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def end_backward(self) -> list[Tensor | None]:
-        return []
 
 
 class _Measured:
@@ -120,6 +99,7 @@ class Chain(torch.nn.Module):
     def extra_repr(self) -> str:
         return f"budget={self.budget!r}"
 
+    @torch.compiler.disable
     def forward(self, input: Any) -> Any:  # noqa: A002
         if self.budget is None or not torch.is_grad_enabled():
             return self.sequential(input)
@@ -134,14 +114,27 @@ class Chain(torch.nn.Module):
         set_last_report(self.report)
         if plan.prediction.advances == 0 and not isinstance(self.budget, Budget):
             return self.sequential(input)
+        try:
+            return self._run(leaves, known, plan)
+        except ChangesLater:
+            # What is drawn or changed is known now.
+            return self._run(leaves, known, plan_for("Chain", known.chain, self.budget, [], self._options))
+
+    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan) -> Any:
         around = self._surroundings(leaves)
         around.take_over(known.around)
+        before = around.look()
         step = TorchStep(_Stages(self.sequential, known.structures), around, known.params,
                          [None if leaf is None else leaf.detach() for leaf in leaves])
         step.mutates = known.mutates
         step.initial.snapshot = around.snapshot()
         call = Call(step, known.chain, plan, self.budget, self.report, known.flags)
-        return known.structures[-1].tree(call.attached(leaves, [])[0])
+        try:
+            return known.structures[-1].tree(call.attached(leaves, [])[0])
+        except BaseException:
+            around.put_back(before)
+            known.around.draws, known.around.changed = around.draws, around.changed
+            raise
 
     def _surroundings(self, leaves: Leaves) -> Surroundings:
         device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
@@ -150,8 +143,9 @@ class Chain(torch.nn.Module):
     def _measured(self, sample: Any) -> _Measured:
         structure = Structure(sample, "the sample")
         leaves = structure.leaves(sample)
-        key = (self.training, torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
-               tuple(p.requires_grad for p in self.sequential.parameters()),
+        key = (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
+               tuple(module.training for module in self.sequential.modules()),
+               tuple((id(p), p.requires_grad) for p in self.sequential.parameters()),
                tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves))
         if key not in self._known:
             around = self._surroundings(leaves)
@@ -160,7 +154,13 @@ class Chain(torch.nn.Module):
                 self._known[key] = self._measure(structure, leaves, around)
             finally:
                 around.put_back(before)
+            if len(self._known) > _KINDS:
+                del self._known[next(iter(self._known))]
         return self._known[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies measure anew.
+        return {**self.__dict__, "_known": {}, "report": None}
 
     def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
         blocks = _Stages(self.sequential, [structure])
@@ -180,7 +180,7 @@ class Chain(torch.nn.Module):
                 mutates.add(stage)
                 step.mutates = mutates
             after = around.look()
-            weight = taped_bytes(tape, saved, step.params), max(1, storage_bytes(live))
+            weight = tape.weight(saved, step.params), max(1, storage_bytes(live))
             flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
             del tape, saved

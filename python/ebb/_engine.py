@@ -18,14 +18,16 @@ from ebb import _core
 from ebb._budget import Budget
 from ebb._captures import find_captures
 from ebb._errors import Error
-from ebb._measure import Costs, measure, taped_bytes
+from ebb._measure import Costs, measure
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_step import Head, Leaves, State, TorchStep
 from ebb._torch_tiers import Layout, TorchTiers, buffer_bytes, speed_of
 from ebb._trees import close, storage_bytes
+from ebb._written import Written
 
+NOTHING = "nothing to differentiate"
 _KEPT = 256  # blocks whose costs are remembered
 
 
@@ -39,6 +41,7 @@ class Options:
     preserve_rng_state: bool = True
     verify: bool = False
     params: list[Tensor] | None = None
+    modules: tuple[torch.nn.Module, ...] = ()  # that f uses, as the caller named them
     until: Callable[[Leaves], bool] | None = None  # where the length is unknown
     expected: int = 1000
 
@@ -48,7 +51,7 @@ class Options:
 
 
 @dataclass
-class Known:
+class Remembered:
     """What was found about blocks before."""
 
     costs: Costs
@@ -59,16 +62,16 @@ class _Memory:
     """The last blocks measured, by key."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Any, Known] = OrderedDict()
+        self._entries: OrderedDict[Any, Remembered] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Any) -> Known | None:
+    def get(self, key: Any) -> Remembered | None:
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
-    def put(self, key: Any, known: Known) -> None:
+    def put(self, key: Any, known: Remembered) -> None:
         with self._lock:
             self._entries[key] = known
             while len(self._entries) > _KEPT:
@@ -120,8 +123,8 @@ class Call:
                 step.begin()
                 step.blocks.begin()
                 self._run.forward()
-                if step.around.drew_unseen():
-                    raise _DrawsLater
+                if step.around.learn_late():
+                    raise ChangesLater
             except BaseException:
                 self._run.abandon()
                 step.clear()
@@ -153,8 +156,8 @@ class Call:
                 self._share[1]()  # once
 
 
-class _DrawsLater(Exception):
-    """f drew random numbers, but not in its first block."""
+class ChangesLater(Exception):
+    """f drew random numbers or changed a buffer, but not in its first block."""
 
 
 class _Node(torch.autograd.Function):
@@ -195,22 +198,22 @@ def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
 
 
 def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], device: torch.device, options: Options,
-              key: Any) -> tuple[Leaves, list[Tensor]] | None:
-    """The final carry and the outputs, attached to the caller's graph. None: all fits, or there is nothing to
-    differentiate, so that plain autograd does it best."""
+              key: Any) -> tuple[Leaves, list[Tensor]] | None | str:
+    """The final carry and the outputs, attached to the caller's graph. None: all fits, so that plain autograd does it best.
+    NOTHING: the first block differentiates through nothing."""
+    around = Surroundings(f, device, options.preserve_rng_state, options.modules)
+    key = (key, around.fingerprint())
     known = remembered.get(key)
     if known is not None and not isinstance(options.budget, Budget) and not options.verify:
         limit = as_bytes(options.budget, "budget")
         if limit in known.fits:
             set_last_report(Report.plain(known.costs, blocks.count, limit))
             return None
-    around = Surroundings(f, device, options.preserve_rng_state)
     before = around.look()
     try:
         return _attempt(blocks, f, initial, inputs, device, options, key, around, before)
-    except _DrawsLater:
+    except ChangesLater:
         around.put_back(before)
-        around.draws = True
     except BaseException:
         around.put_back(before)
         raise
@@ -221,6 +224,8 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
              options: Options) -> _core.Plan:
     """The fastest plan; of a shared budget this call's part is taken."""
     advice = "split its largest stage" if name == "Chain" else "take a smaller chunk"
+    if not isinstance(options.strategy, str):
+        raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
     how = _core.PlanOptions()
     how.strategy = options.strategy
     if options.unknown and how.strategy == "auto":
@@ -238,6 +243,8 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
     try:
         return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
     except Error as error:
+        if isinstance(budget, Budget):
+            budget._cancel()
         if error.code == "infeasible_budget":
             raise Error(f"{name}: {error}".replace("take a smaller step", advice), error.code,
                         error.least_budget) from None
@@ -246,9 +253,15 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
 
 def _check_repeats(step: TorchStep, start: Leaves, head: Head) -> None:
     """Runs the first block once more. Kernels may differ by roundings where there is no graph."""
-    with torch.no_grad():
-        given = [None if leaf is None else leaf.clone() for leaf in start]
-        leaves, ys = step.blocks.run(0, given, step.blocks.inputs(0, False))
+    given = [None if leaf is None else leaf.clone() for leaf in start]
+    inputs = step.blocks.inputs(0, False)
+    with torch.no_grad(), Written() as written:
+        leaves, ys = step.blocks.run(0, given, inputs)
+    for tensor in written.found:
+        if not step.around.knows(tensor) and not any(tensor is own for own in given + inputs):
+            raise Error(f"{step.blocks.name}: f changes a tensor of shape {list(tensor.shape)} in place that is no part of its arguments "
+                        "and no buffer of a module that can be found from f; name the module in params=, or make the tensor a part "
+                        "of the carry")
     for old, new in zip(head.leaves + head.ys, leaves + ys):
         if old is not None and not close(old, new):
             raise Error(f"{step.blocks.name}: f gives another result when its first step runs again: it depends on something that "
@@ -277,7 +290,9 @@ class Examined:
         self.head = Head(before, [None if t is None else t.detach() for t in tape.out], [y.detach() for y in tape.ys],
                          step.first_origins)
         state = State(start, around.snapshot())
-        weight = (taped_bytes(tape, saved, step.params + inputs),
+        tape.after.snapshot = state.snapshot  # which was not known when it ran
+        step.callers = inputs
+        weight = (tape.weight(saved, step.params + inputs),
                   max(storage_bytes(state.tensors()), Layout(state).bytes))
         del tape, saved
         known = remembered.get(key)
@@ -285,9 +300,10 @@ class Examined:
             if options.preserve_rng_state:
                 around.put_back(before)
                 _check_repeats(step, start, self.head)
-            known = Known(measure(step, start, *weight, device), set())
+            known = Remembered(measure(step, start, *weight, device), set())
             remembered.put(key, known)
             around.put_back(after)
+        step.weight = known.costs.tape
         self.known = known
 
     def chain(self, options: Options, device: torch.device) -> _core.Chain:
@@ -304,12 +320,13 @@ def _attempt(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], de
     seen = Examined(blocks, f, initial, inputs, device, options, key, around, before)
     if not seen.differentiable:
         around.put_back(before)
-        return None
+        return NOTHING
     step, chain = seen.step, seen.chain(options, device)
     speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
     plan = plan_for(blocks.name, chain, budget, speeds, options)
     if plan.prediction.advances == 0 and not (shared or options.unknown or options.verify):
-        seen.known.fits.add(limit)
+        if around.reaches(step.params):
+            seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(before)
         set_last_report(Report.plain(seen.known.costs, blocks.count, limit))
         return None

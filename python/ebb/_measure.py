@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from ebb._core import StepCost
 from ebb._torch_step import Leaves, Tape, TorchStep
-from ebb._trees import addresses, rounded, storage_bytes
+from ebb._trees import rounded
 
 _ROUNDS = 2
 
@@ -80,12 +80,6 @@ def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter() - start
-
-
-def taped_bytes(tape: Tape, saved: list[Tensor], callers: list[Tensor]) -> int:
-    """All that autograd saved, the states and outputs with it, without what is the caller's."""
-    held = saved + tape.carry + tape.inputs + tape.ys + tape.after.tensors()
-    return storage_bytes(held, addresses(callers))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ebb._errors import Error
 from ebb._function_key import function_key
 from ebb._measure import Costs
 from ebb._reach import reach
-from ebb._scan import _device, as_tiers, default_chunk, scan, surroundings_key
+from ebb._scan import _device, as_tiers, checked_chunk, chunks, named, scan, surroundings_key
 from ebb._scan_blocks import Inputs, ScanBlocks
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
@@ -38,29 +38,58 @@ class Point:
     strategy: str
 
 
-class Probe:
-    """What `probe` measured. `str(probe)` is a table."""
+@dataclass(frozen=True)
+class _Grain:
+    """The loop cut into steps of so many time steps."""
 
-    def __init__(self, costs: Costs, chunk: int, chain: _core.Chain, speeds: list[Any], options: Options):
-        self.costs = costs  # of `chunk` time steps
-        self.chunk = chunk
-        self._chain, self._speeds, self._options = chain, speeds, options
+    chunk: int
+    costs: Costs
+    chain: _core.Chain
+    speeds: list[Any]
+
+    def point(self, plan: Any, budget: int) -> Point:
+        whole = len(self.chain) * (self.costs.record + self.costs.backward)
+        found = plan.prediction
+        return Point(budget, found.seconds, found.seconds / whole if whole > 0 else 1.0, found.forwards * self.chunk,
+                     plan.strategy)
+
+
+class Probe:
+    """What `probe` measured. `points` are budgets from the least to the one that keeps everything, with what they cost; forwards are
+    counted in time steps. `str(probe)` is a table."""
+
+    def __init__(self, grains: list[_Grain], options: Options):
+        self._grains, self._options = grains, options
         how = _core.PlanOptions()
         how.strategy, how.tapes_stay = options.strategy, True
-        self.points = [self._point(plan, budget) for budget, plan in
-                       _core.sweep(chain, _core.Platform(tiers=speeds), how, _POINTS)]
+        self.points: list[Point] = []
+        # Shorter steps where longer ones do not fit, as scan does it.
+        for grain in grains:
+            swept = _core.sweep(grain.chain, _core.Platform(tiers=grain.speeds), how, _POINTS)
+            more = [grain.point(plan, budget) for budget, plan in swept]
+            self.points = [point for point in more if not self.points or point.budget < self.points[0].budget] + self.points
         self.least = self.points[0].budget
         self.store_all = self.points[-1].budget
 
-    def _point(self, plan: Any, budget: int) -> Point:
-        whole = len(self._chain) * (self.costs.record + self.costs.backward)
-        found = plan.prediction
-        return Point(budget, found.seconds, found.seconds / whole if whole > 0 else 1.0, found.forwards, plan.strategy)
+    @property
+    def costs(self) -> Costs:
+        """Of `chunk` time steps."""
+        return self._grains[0].costs
+
+    @property
+    def chunk(self) -> int:
+        return self._grains[0].chunk
 
     def at(self, budget: int | str) -> Point:
         """What this budget costs. Raises `ebb.Error` where it is too small."""
         limit = as_bytes(budget, "budget")
-        return self._point(plan_for("probe", self._chain, limit, self._speeds, self._options), limit)
+        for grain in self._grains:
+            try:
+                return grain.point(plan_for("probe", grain.chain, limit, grain.speeds, self._options), limit)
+            except Error as error:
+                if error.code != "infeasible_budget" or grain is self._grains[-1]:
+                    raise
+        raise AssertionError
 
     def budget(self, prefer: str = "balanced") -> int:
         """Bytes to ask for: "speed" keeps everything, "memory" takes the least that works, "balanced" where time x memory
@@ -75,8 +104,8 @@ class Probe:
 
     def __str__(self) -> str:
         size = _core.format_bytes
-        lines = [f"{len(self._chain)} steps of {self.chunk} time steps: forward {self.costs.forward:.3g} s, backward "
-                 f"{self.costs.backward:.3g} s, state {size(self.costs.state)}, tape {size(self.costs.tape)}", "",
+        lines = [f"steps of {self.chunk} time steps: forward {self.costs.forward:.3g} s, backward {self.costs.backward:.3g} s, state "
+                 f"{size(self.costs.state)}, tape {size(self.costs.tape)}", "",
                  f"  {'budget':>12}  {'time':>8}  {'slowdown':>8}  forwards  strategy"]
         for point in self.points:
             lines.append(f"  {size(point.budget):>12}  {point.seconds:>7.3g}s  {point.slowdown:>7.2f}x  {point.forwards:>8}  "
@@ -86,7 +115,7 @@ class Probe:
 
 def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers: Sequence[Any] | None = None,
           chunk: int | None = None, strategy: str = "auto", length: int | None = None, reverse: bool = False,
-          params: Any = None) -> Probe:
+          reduce: str | None = None, params: Any = None) -> Probe:
     """Does it fit, and how slow is it? Measures the first steps of a `scan` and plans for every budget; runs nothing more.
 
     >>> import torch, ebb
@@ -94,19 +123,28 @@ def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers
     >>> found = ebb.probe(lambda h, x: (cell(x, h), None), torch.zeros(2, 5), torch.randn(500, 2, 3))
     >>> found.least < found.budget("balanced") <= found.store_all
     True
-    >>> found.at(found.store_all).forwards * found.chunk
+    >>> found.at(found.store_all).forwards
     500
     """
     carry, inputs = Structure(init, "init"), Inputs(xs, length)
-    initial = carry.leaves(init)
     if inputs.length == 0:
         raise Error("probe: there are no time steps to measure")
+    chunk = checked_chunk("probe", chunk)
+    given, modules = named(params)
+    options = Options(0, as_tiers(tiers), strategy, params=given, modules=modules)
+    grains = []
+    for best in [chunk] if chunk is not None else chunks(inputs.length):
+        grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
+    return Probe(grains, options)
+
+
+def _grain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, chunk: int, options: Options, reverse: bool,
+           reduce: str | None) -> _Grain:
     device = _device(f, initial, inputs.leaves)
-    best = min(default_chunk(inputs.length) if chunk is None else chunk, inputs.length)
-    options = Options(0, as_tiers(tiers), strategy, params=list(params or []))
-    blocks = ScanBlocks(f, carry, inputs, best, device, reverse, None)
-    key = ("scan", function_key(f), best, reverse, None, inputs.length, *surroundings_key(initial, inputs.leaves, device))
-    around = Surroundings(f, device, True)
+    blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
+    around = Surroundings(f, device, True, options.modules)
+    key = (("scan", function_key(f), chunk, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device)),
+           around.fingerprint())
     before = around.look()
     try:
         with torch.enable_grad():
@@ -114,8 +152,7 @@ def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers
     finally:
         around.put_back(before)
     chain = seen.chain(options, device)
-    speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
-    return Probe(seen.known.costs, best, chain, speeds, options)
+    return _Grain(chunk, seen.known.costs, chain, [speed_of(tier, chain[0].state, device) for tier in options.tiers])
 
 
 @dataclass(frozen=True)
@@ -164,7 +201,7 @@ def verify(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budg
             same = same and (other is None or not bool(other.any()))
             continue
         compared += plain.numel()
-        if not torch.equal(plain, mine):
+        if not torch.equal(plain.nan_to_num(), mine.nan_to_num()) or not torch.equal(plain.isnan(), mine.isnan()):
             same = False
             largest = max(float(plain.abs().max()), 1e-300)
             worst = max(worst, float((plain - mine).abs().max()) / largest)
@@ -187,7 +224,7 @@ def _gradients(f: Callable, init: Any, xs: Any, budget: Any, options: dict[str, 
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.device, r.dtype) for r in roots]
         modules, tensors = reach(f)
-        given = [*tree_leaves(init), *([] if callable(xs) else tree_leaves(xs)), *list(options.get("params") or ())]
+        given = [*tree_leaves(init), *([] if callable(xs) else tree_leaves(xs)), *named(options.get("params"))[0]]
         wanted = given + [p for module in modules for p in module.parameters()] + tensors
         wanted = [t for t in wanted if isinstance(t, Tensor) and t.requires_grad]
         gradients = torch.autograd.grad(roots, wanted, seeds, allow_unused=True) if roots else []

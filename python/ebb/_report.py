@@ -11,10 +11,12 @@ from ebb import _core
 
 class Report:
     """Of one forward and backward in a budget. `str(report)` is a page, `report.brief()` a line, `report.as_dict()` all
-    of it. Figures of what happened are there once backward has run (`report.done`)."""
+    of it. Figures of what happened are there once backward has run (`report.done`); where plain autograd runs, since all fits,
+    there are none."""
 
     def __init__(self, strategy: str, steps: int, budget: int, costs: Any, prediction: dict[str, Any]):
         self.strategy = strategy  # "store_all": everything fits, and plain autograd ran
+        self._planned = steps
         self.steps = steps  # blocks of `chunk` time steps
         self.budget = budget
         self.costs = costs
@@ -44,18 +46,20 @@ class Report:
         whole = self.steps * (self.costs.record + self.costs.backward)
         return self.predicted["seconds"] / whole if whole > 0 else 1.0
 
-    def finish(self, measured: Any, **more: Any) -> None:
+    def finish(self, measured: Any) -> None:
         found = json.loads(measured.json())
         self.steps = found["steps"]
         self.measured = {name: found[name]["measured"] for name in ("forwards", "advances", "records", "actions", "seconds")}
         self.measured |= {name: found[name] for name in ("states_kept", "tapes_kept", "first_states")}
         self.measured |= {"moved": {tier: (way["written"]["bytes"], way["read"]["bytes"]) for tier, way in found["moved"].items()},
-                          "peak": {place: pair["measured"] for place, pair in found["peak"].items()}, **more}
+                          "charged": {place: pair["measured"] for place, pair in found["peak"].items()}}
 
     def brief(self) -> str:
         peak = _core.format_bytes(self.predicted["peak"]["fast"])
-        text = (f"{self.strategy}: {self.predicted['forwards']} forwards for {self.steps} steps, {peak} of "
-                f"{_core.format_bytes(self.budget)}, {self.slowdown:.2f} x the time of keeping everything")
+        forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
+        text = f"{self.strategy}: {forwards} forwards for {self.steps} steps, {peak} of {_core.format_bytes(self.budget)}"
+        if self.steps == self._planned:  # not of another length than expected
+            text += f", {self.slowdown:.2f} x the time of keeping everything"
         return text if not self.done else text + f", ran in {self.measured['seconds']:.3g} s"
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,8 +79,6 @@ class Report:
                  f"  predicted     {self.predicted['seconds']:.3g} s, of which waiting {self.predicted['stall_seconds']:.3g} s"]
         if self.done:
             lines.append(f"  measured      {self.measured['seconds']:.3g} s")
-            if "peak_fast" in self.measured:
-                lines.append(f"                peak {size(self.measured['peak_fast'])} in fast memory")
         for name, peak in self.predicted["peak"].items():
             moved = self.predicted["moved"].get(name)
             traffic = f", written {size(moved[0])}, read {size(moved[1])}" if moved else ""

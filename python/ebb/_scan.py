@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ebb._budget import Budget
-from ebb._engine import Options, in_budget, refuse_transforms
+from ebb._engine import NOTHING, Options, in_budget, refuse_transforms
 from ebb._errors import Error
 from ebb._function_key import function_key
 from ebb._reach import reach
@@ -22,6 +23,7 @@ _STEPS_WANTED = 200
 _LONGEST_CHUNK = 32
 
 
+@torch.compiler.disable
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget: int | str | Budget | None = None,
          tiers: Sequence[Any] | None = None, chunk: int | None = None, strategy: str = "auto", length: int | None = None,
          reverse: bool = False, reduce: str | None = None, preserve_rng_state: bool = True, verify: bool = False,
@@ -37,6 +39,8 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
     >>> hs.sum().backward()
     >>> hs.shape, cell.weight_hh.grad.shape
     (torch.Size([100, 2, 5]), torch.Size([15, 5]))
+
+    Without a single time step ys is None: nobody knows what they would be.
 
     Gradients reach `init`, `xs` and every tensor that f captures, with the bits of plain autograd.
 
@@ -58,8 +62,7 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
     """
     if reduce not in (None, "sum", "mean"):
         raise Error(f"scan: reduce is {reduce!r}; it is None, \"sum\" or \"mean\"")
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise Error(f"scan: chunk is {chunk!r}; it is a number of time steps, 1 or more")
+    chunk = checked_chunk("scan", chunk)
     carry = Structure(init, "init")
     initial = carry.leaves(init)
     inputs = Inputs(xs, length)
@@ -68,27 +71,26 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
     device = _device(f, initial, inputs.leaves)
     if budget is None or not torch.is_grad_enabled():
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
-    given = _tensors(params)
+    given, modules = named(params)
     refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
-    options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given)
-    best = default_chunk(inputs.length) if chunk is None else chunk
-    while True:
+    options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, modules)
+    tried = chunks(inputs.length) if chunk is None else [chunk]
+    for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
         key = ("scan", function_key(f), best, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device))
         try:
             results = in_budget(blocks, f, initial, inputs.leaves, device, options, key)
             break
         except Error as error:
-            # Shorter blocks weigh less.
-            if chunk is not None or best == 1 or error.code != "infeasible_budget":
+            if best == tried[-1] or error.code != "infeasible_budget":
                 raise
-            best = max(1, best // 4)
-    if results is None:
-        return _plain(f, carry, initial, inputs, device, reverse, reduce)
+    if results is None or results is NOTHING:
+        return _plain(f, carry, initial, inputs, device, reverse, reduce, results is NOTHING)
     leaves, ys = results
     return carry.tree(leaves), blocks.tree(ys)
 
 
+@torch.compiler.disable
 def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *, budget: int | str | Budget | None = None,
                tiers: Sequence[Any] | None = None, strategy: str = "auto", expected: int = 1000,
                preserve_rng_state: bool = True, verify: bool = False,
@@ -117,28 +119,55 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
     with torch.no_grad():
         if until(initial):
             return init
+    alone = False
     if budget is not None and torch.is_grad_enabled():
-        given = _tensors(params)
+        given, modules = named(params)
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = _device(f, initial, [])
-        options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, until, expected)
+        options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected)
         blocks = WhileBlocks(f, carry, expected)
         key = ("while_loop", function_key(f), *surroundings_key(initial, [], device))
         results = in_budget(blocks, f, initial, [], device, options, key)
-        if results is not None:
+        if results is not None and results is not NOTHING:
             return carry.tree(results[0])
+        alone = results is NOTHING
     tree = init
     while True:
         tree = f(tree)
         leaves = carry.leaves(tree)
         check_alike("while_loop: the carry", initial, leaves)
+        if alone:
+            _check_nothing("while_loop", leaves)
         if until([None if leaf is None else leaf.detach() for leaf in leaves]):
             return tree
 
 
-def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:
+def _check_nothing(name: str, leaves: list[Any]) -> None:
+    """The first block had no gradient, so no budget was planned."""
+    if any(leaf is not None and leaf.requires_grad for leaf in leaves):
+        raise Error(f"{name}: the first steps differentiate through nothing and a later one does, so that no budget could be planned; "
+                    "name what f uses in params=")
+
+
+def checked_chunk(name: str, chunk: Any) -> int | None:
+    if chunk is None:
+        return None
+    try:
+        if isinstance(chunk, bool) or operator.index(chunk) < 1:
+            raise TypeError
+    except TypeError:
+        raise Error(f"{name}: chunk is {chunk!r}; it is a number of time steps, 1 or more") from None
+    return operator.index(chunk)
+
+
+def named(params: Iterable[Tensor] | torch.nn.Module | None) -> tuple[list[Tensor], tuple[torch.nn.Module, ...]]:
+    """What the caller says that f uses, as tensors and as modules."""
     if params is None:
-        return []
+        return [], ()
+    return _tensors(params), (params,) if isinstance(params, torch.nn.Module) else ()
+
+
+def _tensors(params: Iterable[Tensor] | torch.nn.Module) -> list[Tensor]:
     if not isinstance(params, (torch.nn.Module, Iterable)):
         raise Error(f"params is a {type(params).__name__}; it is a module, or a list of tensors")
     found = list(params.parameters()) if isinstance(params, torch.nn.Module) else list(params)
@@ -148,9 +177,13 @@ def _tensors(params: Iterable[Tensor] | torch.nn.Module | None) -> list[Tensor]:
     return found
 
 
-def default_chunk(length: int) -> int:
-    """Long enough that calls weigh little, short enough that a plan has something to choose."""
-    return min(max(length // _STEPS_WANTED, 1), _LONGEST_CHUNK)
+def chunks(length: int) -> list[int]:
+    """To be tried in this order: long enough that calls weigh little, short enough that a plan has something to choose; shorter ones
+    where memory is short."""
+    found = [min(max(length // _STEPS_WANTED, 1), _LONGEST_CHUNK)]
+    while found[-1] > 1:
+        found.append(max(1, found[-1] // 4))
+    return found
 
 
 def as_tiers(tiers: Sequence[Any] | Any | None) -> tuple[Any, ...]:
@@ -180,8 +213,8 @@ def _device(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.devi
 
 
 def _plain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, device: torch.device, backwards: bool,
-           reduce: str | None) -> tuple[Any, Any]:
-    """As one would write it by hand."""
+           reduce: str | None, alone: bool = False) -> tuple[Any, Any]:
+    """As one would write it by hand. `alone`: nothing has a gradient."""
     tree = carry.tree(initial)
     parts = [leaf[:inputs.length] for leaf in inputs.leaves]
     columns = [part.to(device, non_blocking=True).unbind(0) for part in parts]
@@ -198,6 +231,8 @@ def _plain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, de
             structure = Structure(y, "y")
             check_alike("scan: the carry", initial, carry.leaves(tree))
         leaves = structure.present(y)
+        if alone:
+            _check_nothing("scan", carry.leaves(tree) + leaves)
         if reduce is None:
             kept.append(leaves)
         else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebb._errors import Error
-from ebb._torch_step import Leaves
+from ebb._torch_step import CarryOnly, Leaves
 from ebb._trees import Structure, check_alike, check_outputs, kind_of
 
 
@@ -38,7 +39,10 @@ class Inputs:
                 raise Error("scan: xs holds a tensor without dimensions; the first dimension is time")
             sizes.add(leaf.shape[0])
         if len(sizes) > 1:
-            raise Error(f"scan: the tensors of xs have {sorted(sizes)} time steps; they must have as many")
+            raise Error(f"scan: the tensors of xs have {sorted(sizes)} time steps; they must have as many (a list of tensors is a "
+                        "structure of several inputs: torch.stack them if they are one sequence)")
+        if length is not None and not isinstance(length, bool) and hasattr(length, "__index__"):
+            length = operator.index(length)
         known = next(iter(sizes), length)
         if length is not None and (type(length) is not int or length < 0 or length > known):
             raise Error(f"scan: length is {length!r}; it must be from 0 to {known}, the time steps of xs")
@@ -197,7 +201,7 @@ class ScanBlocks:
         return found
 
 
-class WhileBlocks:
+class WhileBlocks(CarryOnly):
     """The steps of a while loop, one call of f each."""
 
     name = "while_loop"
@@ -207,34 +211,7 @@ class WhileBlocks:
         self._carry = carry
         self.count = expected
 
-    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
-        return []
-
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         out = self._carry.leaves(self._f(self._carry.tree(carry)))
         check_alike("while_loop: the carry", carry, out)
         return out, []
-
-    def output_flags(self, ys: list[Tensor]) -> list[bool]:
-        return []
-
-    def begin(self) -> None:
-        pass
-
-    def keep(self, block: int, ys: list[Tensor]) -> None:
-        pass
-
-    def results(self) -> list[Tensor]:
-        return []
-
-    def begin_backward(self, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def output_gradients(self, block: int) -> list[Tensor | None]:
-        return []
-
-    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def end_backward(self) -> list[Tensor | None]:
-        return []

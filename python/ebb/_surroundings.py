@@ -5,7 +5,7 @@ that it changes (running statistics and the like)."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ Snapshot = tuple[list[Tensor], list[Tensor]]  # states of generators, values of 
 
 
 class Surroundings:
-    def __init__(self, function: Callable, device: torch.device, random: bool):
+    def __init__(self, function: Callable, device: torch.device, random: bool, modules: Sequence[torch.nn.Module] = ()):
         self._device = device
         self._kinds = ["cpu"] if device.type == "cpu" else ["cpu", device.type]
         self._autocast = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in self._kinds]
@@ -25,16 +25,18 @@ class Surroundings:
         self.autocast = any(enabled for _, _, enabled in self._autocast)
         self._random = random
         self._own_generators = reach_generators(function) if random else []
-        self._all_buffers = [b for module in reach(function)[0] for b in module.buffers() if b is not None]
+        found, self._tensors = reach(function)
+        self._modules = [*modules, *found]
+        self._all_buffers = [b for module in self._modules for b in module.buffers() if b is not None]
         self.draws = False  # f draws random numbers
         self.changed: list[Tensor] = []  # buffers that f changes
-        self._still: list[Tensor] = []  # the generators, as they stay while f does not draw
+        self._still: Snapshot = ([], [])  # what look() saw before
 
     # What changes from step to step is part of the state.
     def take_over(self, known: Surroundings) -> None:
         """What another found about the same function."""
         self.draws, self.changed = known.draws, known.changed
-        self._still = self._generators() if self._random else []
+        self._still = self.look()
 
     def look(self) -> Snapshot:
         """Everything that might change."""
@@ -44,7 +46,7 @@ class Surroundings:
         """After f has run: what it changed since."""
         if self._random and not self._same(before[0], self._generators()):
             self.draws = True
-        self._still = before[0]
+        self._still = before
         known = {id(b) for b in self.changed}
         new = {id(b) for b, old in zip(self._all_buffers, before[1]) if not torch.equal(b, old)}
         self.changed = [b for b in self._all_buffers if id(b) in known | new]
@@ -61,9 +63,30 @@ class Surroundings:
         kept = {id(b) for b in self.changed}
         return (all_of_it[0] if self.draws else []), [old for b, old in zip(self._all_buffers, all_of_it[1]) if id(b) in kept]
 
-    def drew_unseen(self) -> bool:
-        """Random numbers were drawn although the first block drew none."""
-        return self._random and not self.draws and not self._same(self._still, self._generators())
+    def learn_late(self) -> bool:
+        """After a whole forward: whether it drew random numbers or changed buffers although the first block did not."""
+        late = self._random and not self.draws and not self._same(self._still[0], self._generators())
+        self.draws = self.draws or late
+        known = {id(b) for b in self.changed}
+        new = {id(b) for b, old in zip(self._all_buffers, self._still[1]) if id(b) not in known and not torch.equal(b, old)}
+        self.changed = [b for b in self._all_buffers if id(b) in known | new]
+        return late or bool(new)
+
+    def knows(self, tensor: Tensor) -> bool:
+        """It is one of the buffers that are watched, or a view of one."""
+        memory = tensor.untyped_storage()._cdata
+        return any(b.untyped_storage()._cdata == memory for b in self._all_buffers)
+
+    def reaches(self, tensors: list[Tensor]) -> bool:
+        """All of them are found from f."""
+        found = {id(t) for t in self._tensors} | {id(p) for module in self._modules for p in module.parameters()}
+        return all(id(tensor) in found for tensor in tensors)
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """What costs depend on of the modules that f uses."""
+        return (*((part.training, tuple((p.requires_grad, p.shape, p.dtype) for p in part.parameters(recurse=False)))
+                  for module in self._modules for part in module.modules()),
+                *((t.requires_grad, t.shape, t.dtype) for t in self._tensors))
 
     @staticmethod
     def _same(a: list[Tensor], b: list[Tensor]) -> bool:
@@ -119,6 +142,3 @@ class Surroundings:
         first = len(states) - len(self._own_generators)
         for generator, state in zip(self._own_generators, states[first:]):
             generator.set_state(state)
-
-    def key(self) -> tuple[Any, ...]:
-        return tuple(self._autocast)

@@ -19,9 +19,11 @@ from torch import Tensor
 from ebb._captures import Known, sequence_number
 from ebb._errors import Error
 from ebb._surroundings import Snapshot, Surroundings
-from ebb._trees import addresses, can_have_gradient
+from ebb._trees import addresses, can_have_gradient, storage_bytes
 
 Leaves = list[Any]  # tensors and None
+_WEIGHED = 16  # every so many-th tape is weighed, which takes time
+_SLACK = 4096
 # For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
 Origins = tuple[tuple[int, int] | None, ...] | None
 
@@ -38,14 +40,60 @@ class Blocks(Protocol):
 
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]: ...
 
+    def output_flags(self, ys: list[Tensor]) -> list[bool]:
+        """Which outputs have gradients, by the ys of one block."""
+
+    def begin(self) -> None:
+        """A forward begins."""
+
     def keep(self, block: int, ys: list[Tensor]) -> None:
         """The block has run for the first time."""
+
+    def results(self) -> list[Tensor]:
+        """The outputs, after a forward."""
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        """Of the outputs."""
 
     def output_gradients(self, block: int) -> list[Tensor | None]:
         """One for each of its ys."""
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
         """Of its inputs, in their order; None where there is none."""
+
+    def end_backward(self) -> list[Tensor | None]:
+        """The gradients of all inputs."""
+
+
+class CarryOnly:
+    """The part of Blocks about inputs and outputs, for blocks that have none."""
+
+    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
+        return []
+
+    def output_flags(self, ys: list[Tensor]) -> list[bool]:
+        return []
+
+    def begin(self) -> None:
+        pass
+
+    def keep(self, block: int, ys: list[Tensor]) -> None:
+        pass
+
+    def results(self) -> list[Tensor]:
+        return []
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def output_gradients(self, block: int) -> list[Tensor | None]:
+        return []
+
+    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        pass
+
+    def end_backward(self) -> list[Tensor | None]:
+        return []
 
 
 class State:
@@ -77,6 +125,11 @@ class Tape:
         self.carry, self.inputs, self.out, self.ys, self.after = carry, inputs, out, ys, after
         self.since = since  # older nodes of the graph are somebody else's
 
+    def weight(self, saved: list[Tensor], callers: list[Tensor]) -> int:
+        """Bytes of all that autograd saved, the states and outputs with it, without what is the caller's."""
+        held = saved + self.carry + self.inputs + self.ys + self.after.tensors()
+        return storage_bytes(held, addresses(callers))
+
 
 class Head:
     """The first block, already run."""
@@ -100,6 +153,8 @@ class TorchStep:
         self.until: Callable[[Leaves], bool] | None = None  # where the length is unknown: it ends in this state
         self.initial = State(initial, None)
         self._seen: dict[int, int] | None = {} if verify else None
+        self.weight = 0  # of the first tape; 0: tapes differ and are not weighed
+        self.callers: list[Tensor] = []  # inputs, as the caller holds them
         self.head: Head | None = None
         self.adjoint: list[Tensor | None] = []
         self.running: list[Tensor | None] = []
@@ -128,24 +183,36 @@ class TorchStep:
         """A block of which nothing is known yet: its tape, what autograd saved for it beside the carry, and whether it
         changes its carry in place."""
         known, self.mutates = self.mutates, (block,)
-        seen: list[Tensor] = []
-
-        def pack(tensor: Tensor) -> Tensor:
-            # A graph that holds a tensor which holds the graph would never die.
-            seen.append(tensor.detach())
-            return seen[-1]
-
         try:
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-                tape = self.taped(block, live)
+            tape, seen = self._taped_and_saved(block, live)
         finally:
             self.mutates = known
         self.first_origins = self._origins_of(block, self.given, tape.out, tape.ys)
         clones = addresses(self.given)
         changes = any(leaf is not None and leaf._version > 0 for leaf in self.given)
         self.given = []
-        saved = [t for t in seen if not t.is_sparse and t.untyped_storage().data_ptr() not in clones]
-        return tape, saved, changes
+        return tape, [t for t in seen if t.untyped_storage().data_ptr() not in clones], changes
+
+    def _taped_and_saved(self, block: int, live: Leaves) -> tuple[Tape, list[Tensor]]:
+        saved: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            # A graph that holds a tensor which holds the graph would never die.
+            saved.append(tensor.detach())
+            return saved[-1]
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            tape = self.taped(block, live)
+        return tape, [tensor for tensor in saved if not tensor.is_sparse]
+
+    def _weighed(self, block: int, live: Leaves) -> Tape:
+        """Records a block and sees that it takes no more than the plan knows of."""
+        tape, saved = self._taped_and_saved(block, live)
+        found = tape.weight(saved, self.params + self.callers)
+        if found > self.weight + self.weight // 100 + _SLACK:
+            raise Error(f"{self.blocks.name}: the graph of block {block} takes {found} bytes, that of the first took {self.weight}, for which "
+                        "the budget was planned; let the first steps be the largest ones, or take a smaller chunk", "out_of_budget")
+        return tape
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self.adjoint = adjoint
@@ -201,7 +268,8 @@ class TorchStep:
             self.head = None
         self.around.fresh_casts()
         for block in range(start, end):
-            tape = self.taped(block, self._live)
+            weighs = self.weight > 0 and block > 0 and (block % _WEIGHED == 0 or self._seen is not None)
+            tape = self._weighed(block, self._live) if weighs else self.taped(block, self._live)
             if self._known is None:
                 self._known = Known(self.params)
             self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, tape.since, f"{self.blocks.name}: block {block}")
@@ -220,7 +288,13 @@ class TorchStep:
             inputs = self.blocks.inputs(block, True)
             since = sequence_number()  # in the thread that runs it: a backward may have one of its own
             given = [None if leaf is None else leaf.clone() for leaf in carry] if block in self.mutates else carry
-            out, ys = self.blocks.run(block, given, inputs)
+            try:
+                out, ys = self.blocks.run(block, given, inputs)
+            except RuntimeError as error:
+                if "a leaf Variable that requires grad" not in str(error) or block in self.mutates:
+                    raise
+                raise Error(f"{self.blocks.name}: f changes its carry in place in block {block}, and did not in the first one; "
+                            "let it change a clone") from error
         self.given = given
         after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
         return Tape(carry, inputs, out, ys, after, since)

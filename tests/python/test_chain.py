@@ -149,3 +149,24 @@ def test_an_exception_comes_through_and_leaves_all_usable():
     net.zero_grad()
     net(x).sum().backward()
     assert torch.equal(ours, net[0][0].weight.grad)
+
+
+def test_modes_of_stages_copies_and_new_parameters():
+    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5)) for _ in range(8)])
+    x = torch.randn(64, 8)
+    net.eval()
+    chain = ebb.Chain(net, x, "40KiB")
+    chain(x).sum().backward()
+    net[3].train()
+    torch.manual_seed(1)
+    net.zero_grad()
+    chain(x).sum().backward()
+    ours = [p.grad.clone() for p in net.parameters()]
+    torch.manual_seed(1)
+    net.zero_grad()
+    net(x).sum().backward()
+    assert all(torch.equal(a, p.grad) for a, p in zip(ours, net.parameters()))
+    other = copy.deepcopy(chain)
+    other.sequential.load_state_dict({name: value + 1 for name, value in net.state_dict().items()}, assign=True)
+    other(x).sum().backward()
+    assert other.sequential[0][0].weight.grad is not None

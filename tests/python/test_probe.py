@@ -31,10 +31,10 @@ def test_probe_predicts_what_scan_reports(loop):
     assert torch.equal(state, torch.get_rng_state())
     assert found.least < found.budget("balanced") < found.store_all
     assert [p.slowdown for p in found.points] == sorted((p.slowdown for p in found.points), reverse=True)
-    assert found.points[-1].forwards == 150 and abs(found.points[-1].slowdown - 1) < 1e-6
+    assert found.points[-1].forwards == 300 and abs(found.points[-1].slowdown - 1) < 1e-6
     budget = found.budget("balanced")
     ebb.scan(f, init, xs, budget=budget, chunk=2)
-    assert ebb.last_report().predicted["forwards"] == found.at(budget).forwards
+    assert 2 * ebb.last_report().predicted["forwards"] == found.at(budget).forwards
     assert "slowdown" in str(found)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, _VF
 
 from ebb._budget import Budget
-from ebb._engine import Options, in_budget, last_report, refuse_transforms
+from ebb._engine import NOTHING, Options, in_budget, last_report, refuse_transforms
 from ebb._errors import Error
 from ebb._scan import as_tiers, surroundings_key
 from ebb._sizes import as_bytes
@@ -182,7 +182,7 @@ def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: l
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
     results = None
     while torch.is_grad_enabled():
-        options = Options(budget, as_tiers(layer.tiers), layer.strategy, params=kernel.weights)
+        options = Options(budget, as_tiers(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
         blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
         key = ("nn", layer.mode, layer.bias, kernel._layers, best, length, len(kernel.weights),
                *surroundings_key([*states, *kernel.weights], [x], x.device))
@@ -194,7 +194,7 @@ def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: l
             if layer.chunk is not None or best == 1 or error.code != "infeasible_budget":
                 raise
             best = -(-best // 2)
-    if results is None:
+    if results is None or results is NOTHING:
         final, y = _whole(kernel, x, states, sizes, backwards)
         return list(final), y, last_report() if torch.is_grad_enabled() else None
     return list(results[0]), results[1][0], last_report()
