@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import ebb
 from ebb._measure import LiveBytes
-from workloads import ALL, CellLoop, Layer, Size, Workload
+from workloads import ALL, CellLoop, Size, Workload
 
 
 def timed(run: Callable[[], None], device: torch.device, rounds: int) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ebb import _core
+from ebb._blocks import CarryOnly, Leaves
 from ebb._budget import Budget
 from ebb._captures import find_captures
 from ebb._engine import Call, ChangesLater, Options, plan_for, refuse_transforms, set_last_report
@@ -18,7 +19,7 @@ from ebb._measure import Costs, measure
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
-from ebb._torch_step import CarryOnly, Leaves, TorchStep
+from ebb._torch_step import TorchStep
 from ebb._trees import Structure, storage_bytes
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ebb import _core
+from ebb._blocks import Leaves
 from ebb._budget import Budget
 from ebb._captures import find_captures
 from ebb._errors import Error
@@ -22,7 +23,7 @@ from ebb._measure import Costs, measure
 from ebb._report import Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
-from ebb._torch_step import Head, Leaves, State, TorchStep
+from ebb._torch_step import Head, State, TorchStep
 from ebb._torch_tiers import Layout, TorchTiers, buffer_bytes, speed_of
 from ebb._trees import close, storage_bytes
 from ebb._written import Written

@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ebb._blocks import Leaves
 from ebb._core import StepCost
-from ebb._torch_step import Leaves, Tape, TorchStep
+from ebb._torch_step import Tape, TorchStep
 from ebb._trees import rounded
 
 _ROUNDS = 2

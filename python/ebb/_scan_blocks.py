@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebb._blocks import CarryOnly, Leaves
 from ebb._errors import Error
-from ebb._torch_step import CarryOnly, Leaves
 from ebb._trees import Structure, check_alike, check_outputs, kind_of
 
 

@@ -11,89 +11,21 @@ import contextlib
 import itertools
 import zlib
 from collections.abc import Callable, Container, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ebb._blocks import Blocks, Leaves
 from ebb._captures import Known, sequence_number
 from ebb._errors import Error
 from ebb._surroundings import Snapshot, Surroundings
 from ebb._trees import addresses, can_have_gradient, storage_bytes
 
-Leaves = list[Any]  # tensors and None
 _WEIGHED = 16  # every so many-th tape is weighed, which takes time
 _SLACK = 4096
 # For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
 Origins = tuple[tuple[int, int] | None, ...] | None
-
-
-class Blocks(Protocol):
-    """What the steps of a plan compute. `ys` are flat: all leaves of a time step, then of the next."""
-
-    count: int
-    name: str
-
-    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
-        """Of one block, on the compute device and cut off from any graph; with `gradients` those that want one are
-        leaves that require it."""
-
-    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]: ...
-
-    def output_flags(self, ys: list[Tensor]) -> list[bool]:
-        """Which outputs have gradients, by the ys of one block."""
-
-    def begin(self) -> None:
-        """A forward begins."""
-
-    def keep(self, block: int, ys: list[Tensor]) -> None:
-        """The block has run for the first time."""
-
-    def results(self) -> list[Tensor]:
-        """The outputs, after a forward."""
-
-    def begin_backward(self, gradients: list[Tensor | None]) -> None:
-        """Of the outputs."""
-
-    def output_gradients(self, block: int) -> list[Tensor | None]:
-        """One for each of its ys."""
-
-    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
-        """Of its inputs, in their order; None where there is none."""
-
-    def end_backward(self) -> list[Tensor | None]:
-        """The gradients of all inputs."""
-
-
-class CarryOnly:
-    """The part of Blocks about inputs and outputs, for blocks that have none."""
-
-    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
-        return []
-
-    def output_flags(self, ys: list[Tensor]) -> list[bool]:
-        return []
-
-    def begin(self) -> None:
-        pass
-
-    def keep(self, block: int, ys: list[Tensor]) -> None:
-        pass
-
-    def results(self) -> list[Tensor]:
-        return []
-
-    def begin_backward(self, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def output_gradients(self, block: int) -> list[Tensor | None]:
-        return []
-
-    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
-        pass
-
-    def end_backward(self) -> list[Tensor | None]:
-        return []
 
 
 class State:

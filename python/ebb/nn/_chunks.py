@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, _VF
 
+from ebb._blocks import Leaves
 from ebb._budget import Budget
 from ebb._engine import NOTHING, Options, in_budget, last_report, refuse_transforms
 from ebb._errors import Error
 from ebb._scan import as_tiers, surroundings_key
 from ebb._sizes import as_bytes
-from ebb._torch_step import Leaves
 from ebb.nn._report import LayerReport
 
 # Where the time of a call stops growing slower than its length.
