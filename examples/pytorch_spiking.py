@@ -8,7 +8,7 @@ import torch
 
 import ebb
 
-STEPS, BATCH, INPUTS, HIDDEN = 300, 32, 8, 32
+STEPS, BATCH, INPUTS, HIDDEN = 150, 32, 8, 32
 
 
 class Spike(torch.autograd.Function):
@@ -55,9 +55,9 @@ def main():
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
     right = []
-    for iteration in range(60):
+    for iteration in range(50):
         xs, labels = batch()
-        state, activity = ebb.scan(net.step, net.start(), xs, budget="1MiB", reduce="mean")
+        state, activity = ebb.scan(net.step, net.start(), xs, budget="512KiB", reduce="mean")
         loss = torch.nn.functional.cross_entropy(state["votes"], labels) + 0.1 * activity
         optimizer.zero_grad()
         loss.backward()

@@ -63,7 +63,7 @@ run_tests() {
   fi
   if [ -d tests/python ]; then
     stage package need_package
-    stage python .venv/bin/python -m pytest -q tests/python
+    stage python .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile tests/python
   fi
 
   [ ${#left_out[@]} = 0 ] || say "left out: ${left_out[*]}"

@@ -16,7 +16,8 @@ PAGES = ["README.md", "docs/planning.md"]
 
 
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.S | re.M)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.S | re.M)
+    return [text for kind, text in found if kind == language]
 
 
 def sessions(page):
