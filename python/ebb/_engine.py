@@ -293,8 +293,9 @@ class Examined:
         state = State(start, around.snapshot())
         tape.after.snapshot = state.snapshot  # which was not known when it ran
         step.callers = inputs
-        weight = (tape.weight(saved, step.params + inputs),
-                  max(storage_bytes(state.tensors()), Layout(state).bytes))
+        # Leaves of the first carry may share memory (one tensor of zeros for all); later ones do not.
+        shared = max(0, Layout(state).bytes - storage_bytes(state.tensors()))
+        weight = tape.weight(saved, step.params + inputs) + shared, storage_bytes(state.tensors()) + shared
         del tape, saved
         known = remembered.get(key)
         if known is None or (known.costs.tape, known.costs.state) != weight:

@@ -180,3 +180,17 @@ def test_sums_need_no_memory_that_grows():
 
     budget = 3 * least(f, init, lambda t: torch.zeros(BATCH, WIDTH), length=20, reduce="sum", chunk=1)
     assert peak(160) <= peak(40) * 1.2
+
+
+@pytest.mark.parametrize("start", ["one tensor twice", "expanded"])
+def test_a_first_carry_that_shares_memory(start):
+    cell = torch.nn.LSTMCell(4, 32)
+    zero = torch.zeros(16, 32) if start == "one tensor twice" else torch.zeros(1, 32).expand(16, 32)
+
+    def f(carry, x):
+        h, c = cell(x, carry)
+        return (h, c), None
+
+    found = ebb.probe(f, (zero, zero), torch.randn(200, 16, 4))
+    (h, _), _ = ebb.scan(f, (zero, zero), torch.randn(200, 16, 4), budget=found.budget("balanced"), verify=True)
+    h.sum().backward()
