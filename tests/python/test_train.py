@@ -112,8 +112,14 @@ def uninterrupted(tmp_path_factory):
     return folder
 
 
+def hears_ctrl_c():
+    """A shell lets what it starts in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(words):
-    return subprocess.Popen([EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            preexec_fn=hears_ctrl_c)
 
 
 def wait_for(process, lines):
