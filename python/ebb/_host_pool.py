@@ -35,6 +35,16 @@ def pageable_block(size: int) -> Block:
     return Block(_aligned(size), False, None, 0, size, [])
 
 
+def host_memory(size: int, pin: bool) -> tuple[torch.Tensor, bool]:
+    """Pinned where that is asked for and can be had, else pageable and aligned: slower, but right. Says which."""
+    if pin:
+        try:
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True), True
+        except RuntimeError:  # no driver, or no more pages may be locked
+            pass
+    return _aligned(size), False
+
+
 def _aligned(size: int) -> torch.Tensor:
     memory = torch.empty(size + PAGE, dtype=torch.uint8)
     return memory.narrow(0, -memory.data_ptr() % PAGE, size)
@@ -44,16 +54,7 @@ class _Slab:
     """One allocation; free ranges sorted by offset, neighbours merged."""
 
     def __init__(self, size: int, pin: bool):
-        self.pinned = False
-        self.memory = None
-        if pin:
-            try:
-                self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-                self.pinned = True
-            except RuntimeError:  # no driver, or no more pages may be locked
-                pass
-        if self.memory is None:
-            self.memory = _aligned(size)
+        self.memory, self.pinned = host_memory(size, pin)
         self.free: list[tuple[int, int, list[Any]]] = [(0, size, [])]
 
     def take(self, size: int) -> Block | None:

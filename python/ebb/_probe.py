@@ -17,12 +17,13 @@ from ebb._errors import Error
 from ebb._function_key import function_key
 from ebb._measure import Costs
 from ebb._reach import reach
-from ebb._scan import _device, as_tiers, checked_chunk, chunks, named, scan, surroundings_key
+from ebb._scan import checked_chunk, chunks, device_of, named, scan, surroundings_key
 from ebb._scan_blocks import Inputs, ScanBlocks
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_tiers import speed_of
 from ebb._trees import Structure
+from ebb.tiers import listed
 
 _POINTS = 12
 
@@ -131,7 +132,7 @@ def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers
         raise Error("probe: there are no time steps to measure")
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
-    options = Options(0, as_tiers(tiers), strategy, params=given, modules=modules)
+    options = Options(0, listed(tiers), strategy, params=given, modules=modules)
     grains = []
     for best in [chunk] if chunk is not None else chunks(inputs.length):
         grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
@@ -140,7 +141,7 @@ def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers
 
 def _grain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, chunk: int, options: Options, reverse: bool,
            reduce: str | None) -> _Grain:
-    device = _device(f, initial, inputs.leaves)
+    device = device_of(f, initial, inputs.leaves)
     blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
     around = Surroundings(f, device, True, options.modules)
     key = (("scan", function_key(f), chunk, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device)),
@@ -185,7 +186,7 @@ def verify(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budg
     """
     from ebb._engine import last_report
 
-    around = Surroundings(f, _device(f, Structure(init, "init").leaves(init), []), True)
+    around = Surroundings(f, device_of(f, Structure(init, "init").leaves(init), []), True)
     before = around.look()
     found = []
     for limit in (None, budget):

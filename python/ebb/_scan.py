@@ -17,7 +17,7 @@ from ebb._function_key import function_key
 from ebb._reach import reach
 from ebb._scan_blocks import Inputs, ScanBlocks, WhileBlocks
 from ebb._trees import Structure, check_alike, check_outputs, kind_of
-from ebb.tiers import slow_tiers
+from ebb.tiers import listed
 
 _STEPS_WANTED = 200
 _LONGEST_CHUNK = 32
@@ -68,12 +68,12 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
     inputs = Inputs(xs, length)
     if inputs.length == 0:
         return init, None
-    device = _device(f, initial, inputs.leaves)
+    device = device_of(f, initial, inputs.leaves)
     if budget is None or not torch.is_grad_enabled():
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
     given, modules = named(params)
     refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
-    options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, modules)
+    options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules)
     tried = chunks(inputs.length) if chunk is None else [chunk]
     for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
@@ -123,8 +123,8 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
     if budget is not None and torch.is_grad_enabled():
         given, modules = named(params)
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
-        device = _device(f, initial, [])
-        options = Options(budget, as_tiers(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected)
+        device = device_of(f, initial, [])
+        options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected)
         blocks = WhileBlocks(f, carry, expected)
         key = ("while_loop", function_key(f), *surroundings_key(initial, [], device))
         results = in_budget(blocks, f, initial, [], device, options, key)
@@ -186,12 +186,6 @@ def chunks(length: int) -> list[int]:
     return found
 
 
-def as_tiers(tiers: Sequence[Any] | Any | None) -> tuple[Any, ...]:
-    given = () if tiers is None else tuple(tiers) if isinstance(tiers, (list, tuple)) else (tiers,)
-    slow_tiers(given)  # says what is wrong with them
-    return given
-
-
 def surroundings_key(initial: list[Any], inputs: list[Tensor], device: torch.device) -> tuple[Any, ...]:
     """What costs depend on beside f."""
     autocast = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in {"cpu", device.type})
@@ -202,7 +196,7 @@ def _kinds(leaves: list[Any]) -> tuple[Any, ...]:
     return tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves)
 
 
-def _device(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.device:
+def device_of(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.device:
     for leaf in initial:
         if leaf is not None:
             return leaf.device

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._errors import Error
+from ebb._host_pool import host_memory
 from ebb._torch_step import State
 from ebb.tiers import FileTier, MemoryTier, Tier, slow_tiers
 
@@ -37,7 +38,7 @@ def speed_of(tier: Tier, item: int, device: torch.device) -> _core.TierSpeed:
 
 
 def _link_rates(device: torch.device) -> tuple[float, float]:
-    there, here = torch.empty(_PROBED, dtype=torch.uint8, device=device), host_memory(_PROBED, True)
+    there, here = torch.empty(_PROBED, dtype=torch.uint8, device=device), host_memory(_PROBED, True)[0]
     rates = []
     for target, source in ((here, there), (there, here)):
         for _ in range(2):
@@ -48,16 +49,6 @@ def _link_rates(device: torch.device) -> tuple[float, float]:
             seconds = time.perf_counter() - start
         rates.append(_PROBED / seconds)
     return rates[0], rates[1]
-
-
-def host_memory(nbytes: int, pinned: bool) -> Tensor:
-    """Pageable where the system gives no pinned memory: slower, but right."""
-    try:
-        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=pinned)
-    except RuntimeError:
-        if not pinned:
-            raise
-        return torch.empty(nbytes, dtype=torch.uint8)
 
 
 class Layout:
@@ -99,7 +90,7 @@ class _Stored:
     def __init__(self, tier: Tier, count: int, layout: Layout, pinned: bool):
         self._layout = layout
         self._store = _core.Store(slow_tiers([tier]), [(count * layout.bytes, layout.bytes, count)])
-        self._free = [host_memory(layout.bytes, pinned) for _ in range(_BUFFERS)]
+        self._free = [host_memory(layout.bytes, pinned)[0] for _ in range(_BUFFERS)]
         self._slots: dict[int, int] = {}
         self._leaving: dict[int, tuple[int, Tensor]] = {}  # by step: ticket and buffer
 
@@ -167,7 +158,7 @@ class _Pinned:
         self._layout = layout
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._memory = host_memory(count * layout.bytes, True)
+        self._memory = host_memory(count * layout.bytes, True)[0]
         self._free = list(range(count))
         self._rows: dict[int, int] = {}
 

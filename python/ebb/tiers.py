@@ -73,11 +73,11 @@ def file_tier(
     return FileTier(path, as_bytes(capacity, "file_tier: capacity"), _checked_name(name), engine, bool(direct))
 
 
-def slow_tiers(tiers: Tier | Iterable[Tier] | None) -> Sequence[_core.SlowTier]:
-    """The tiers as the library takes them, nearest first; their names must differ."""
+def listed(tiers: Tier | Iterable[Tier] | None) -> tuple[Tier, ...]:
+    """The tiers, nearest first; their names must differ."""
     if tiers is None:
-        return []
-    given = [tiers] if isinstance(tiers, (MemoryTier, FileTier)) else list(tiers)
+        return ()
+    given = (tiers,) if isinstance(tiers, (MemoryTier, FileTier)) else tuple(tiers) if isinstance(tiers, Iterable) else (tiers,)
     for tier in given:
         if not isinstance(tier, (MemoryTier, FileTier)):
             raise Error(f"tiers: {tier!r} is no tier; ebb.memory_tier and ebb.file_tier make them")
@@ -85,7 +85,12 @@ def slow_tiers(tiers: Tier | Iterable[Tier] | None) -> Sequence[_core.SlowTier]:
     for name in names:
         if names.count(name) > 1:
             raise Error(f"tiers: two are called {name!r}; give each a name of its own")
-    return [tier.slow_tier() for tier in given]
+    return given
+
+
+def slow_tiers(tiers: Tier | Iterable[Tier] | None) -> Sequence[_core.SlowTier]:
+    """The same as the library takes them."""
+    return [tier.slow_tier() for tier in listed(tiers)]
 
 
 def _checked_name(name: str) -> str:

@@ -10,10 +10,7 @@ torch = pytest.importorskip("torch")
 import ebb  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def setting():

@@ -14,9 +14,10 @@ from ebb._blocks import Leaves
 from ebb._budget import Budget
 from ebb._engine import NOTHING, Options, in_budget, last_report, refuse_transforms
 from ebb._errors import Error
-from ebb._scan import as_tiers, surroundings_key
+from ebb._scan import surroundings_key
 from ebb._sizes import as_bytes
 from ebb.nn._report import LayerReport
+from ebb.tiers import listed
 
 # Where the time of a call stops growing slower than its length.
 _CHUNK = {"cuda": 128, "cpu": 32}
@@ -182,7 +183,7 @@ def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: l
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
     results = None
     while torch.is_grad_enabled():
-        options = Options(budget, as_tiers(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
+        options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
         blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
         key = ("nn", layer.mode, layer.bias, kernel._layers, best, length, len(kernel.weights),
                *surroundings_key([*states, *kernel.weights], [x], x.device))

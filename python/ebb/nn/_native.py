@@ -35,14 +35,6 @@ def resolved(budget: Budget | int | str | None) -> Budget | int:
     return budget if isinstance(budget, Budget) else bytes_of(budget)
 
 
-def listed(tiers: Tier | Sequence[Tier] | None) -> tuple[Tier, ...]:
-    """Tiers, nearest first; raises for what is none."""
-    slow_tiers(tiers)
-    if tiers is None:
-        return ()
-    return tuple(tiers) if isinstance(tiers, Sequence) else (tiers,)
-
-
 def why_not(*tensors: torch.Tensor) -> str | None:
     """What keeps native cells from running on these tensors; None: nothing does."""
     first = tensors[0]

@@ -13,7 +13,7 @@ from ebb._budget import Budget
 from ebb._errors import Error
 from ebb.nn import _chunks, _native
 from ebb.nn._report import LayerReport
-from ebb.tiers import Tier
+from ebb.tiers import Tier, listed
 
 _ABOUT = """{what}, in the memory you have.
 
@@ -191,7 +191,7 @@ class _Call:
             keeps=keeps,
             input_gradient=keeps and self.x.requires_grad,
             budget=_native.resolved(layer.budget),
-            tiers=_native.listed(layer.tiers),
+            tiers=listed(layer.tiers),
             strategy=layer.strategy,
             grain=layer.chunk or 0,
             threads=torch.get_num_threads(),

@@ -15,7 +15,7 @@ from ebb._scan import scan
 from ebb.nn import _native
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
-from ebb.tiers import Tier
+from ebb.tiers import Tier, listed
 
 _LONGEST_TAU = 1e6  # as in the native cells: 1 - decay divides
 State = tuple[torch.Tensor, ...]
@@ -259,7 +259,7 @@ class _Layer(_Spiking):
             keeps=keeps,
             input_gradient=keeps and x.requires_grad,
             budget=_native.resolved(self.budget),
-            tiers=_native.listed(self.tiers),
+            tiers=listed(self.tiers),
             strategy=self.strategy,
             grain=self.chunk or 0,
             threads=torch.get_num_threads(),
