@@ -20,6 +20,8 @@ from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 # Where names live that need more than NumPy; a module stands for itself.
 _LATER = {
     "Chain": "ebb._chain",
+    "compress": "ebb._compress",
+    "decompress": "ebb._compress",
     "last_report": "ebb._engine",
     "nn": "",
     "offload": "ebb._offload",

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`compress`: the layers of a model keep less for the backward pass. `decompress` undoes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ebb._compressed import activation, conv, dropout, linear, maxpool, norm
+from ebb._compressed.settings import Settings
+from ebb._errors import Error
+
+Model = TypeVar("Model", bound=nn.Module)
+Block = int | tuple[int, ...]
+Pool = Block | list[Block] | Mapping[str, Block]
+
+_CONVS = {own.stock: own for own in (conv.Conv1d, conv.Conv2d, conv.Conv3d)}
+_NORMS = {own.stock: own for own in (norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)}
+_RELUS = {own.stock: own for own in (activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)}
+_OTHERS = {own.stock: own for own in (activation.SiLU, activation.GELU, activation.Hardswish, activation.Mish, maxpool.MaxPool2d,
+                                      dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
+_LINEARS = {linear.Linear.stock: linear.Linear}
+COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_OTHERS, **_LINEARS}
+
+
+def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "exact", linear: str = "exact",
+             pooling: str = "average", skip: Iterable[str | type | nn.Module] = ()) -> Model:
+    """Makes the layers of a model keep less for the backward pass. Changes the model in place and returns it.
+
+    Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
+    options gradients have the bits of the model as it was: an activation is kept once where torch keeps it twice, a ReLU keeps
+    bits, max-pooling keeps small indices, dropout keeps the generator's state.
+
+    pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
+        on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
+        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks.
+    relu: "bits", or "exact": as torch does it.
+    norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
+        a scale for each channel of batch norms, for each 64 numbers of others (lossy).
+    linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
+    pooling: "average" or "max".
+    skip: layers that stay as they are: names (with all they contain), types or modules.
+
+    Lossy options change weight gradients of convolutions and linear layers, and "int8" norms all gradients before them;
+    `ebb.compression_report` measures by how much.
+
+    >>> import torch, ebb
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
+    >>> net = ebb.compress(net, pool=2)
+    >>> net(torch.randn(2, 3, 16, 16)).sum().backward()
+    >>> net
+    Sequential(
+      (0): Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
+      (1): BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+      (2): ReLU()
+      (3): Conv2d(8, 8, kernel_size=(3, 3), stride=(1, 1))
+    )
+    """
+    if not isinstance(model, nn.Module):
+        raise Error(f"compress: model is a {type(model).__name__}; it must be a torch.nn.Module")
+    _one_of("relu", relu, ("bits", "exact"))
+    _one_of("norm", norm, ("exact", "recompute", "int8"))
+    _one_of("linear", linear, ("exact", "int8", "project"))
+    _one_of("pooling", pooling, ("average", "max"))
+    layers = _layers(model, skip)
+    if relu == "exact":
+        layers = {name: layer for name, layer in layers.items() if _stock(layer) not in _RELUS}
+    blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
+    for name, layer in layers.items():
+        if name in blocks and layer.padding_mode != "zeros":
+            raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
+                        f"Leave it as it is with skip=[{name!r}]")
+    decompress(model)
+    for name, layer in layers.items():
+        stock = type(layer)
+        settings = Settings(pooling=pooling)
+        if name in blocks:
+            settings.block = blocks[name]
+            settings.way = "compress" if max(settings.block) > 1 else "keep"
+        elif stock in _NORMS:
+            settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
+        elif stock in _LINEARS and linear != "exact":
+            settings.way, settings.codec = "compress", linear
+        layer.ebb_settings = settings  # type: ignore[assignment]
+        layer.__class__ = COMPRESSED[stock]
+    return model
+
+
+def decompress(model: Model) -> Model:
+    """Makes a model what it was before `ebb.compress`; returns it.
+
+    >>> import torch, ebb
+    >>> net = ebb.decompress(ebb.compress(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())))
+    >>> type(net[1]) is torch.nn.ReLU
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
+    for layer in model.modules():
+        if _is_compressed(layer):
+            layer.__class__ = layer.stock  # type: ignore[assignment]
+            del layer.ebb_settings
+    return model
+
+
+def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:
+    return {name: layer for name, layer in model.named_modules() if _is_compressed(layer)}
+
+
+def _is_compressed(layer: nn.Module) -> bool:
+    return type(layer) in COMPRESSED.values()
+
+
+def _stock(layer: nn.Module) -> type:
+    return layer.stock if _is_compressed(layer) else type(layer)  # type: ignore[return-value]
+
+
+def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise Error(f"compress: {name} is {value!r}; it must be {' or '.join(map(repr, allowed))}")
+
+
+def _layers(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> dict[str, nn.Module]:
+    """Those that can be compressed. A class of somebody's own may compute something else, so types must be torch's."""
+    if isinstance(skip, (str, type, nn.Module)):
+        skip = (skip,)
+    skip = list(skip)
+    names = dict(model.named_modules())
+    for one in skip:
+        if isinstance(one, str) and one not in names:
+            raise Error(f"compress: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
+        if not isinstance(one, (str, type, nn.Module)):
+            raise Error(f"compress: skip has {one!r}; it must be a layer's name, a type or a module")
+
+    def skipped(name: str, layer: nn.Module) -> bool:
+        for one in skip:
+            if isinstance(one, str) and (name == one or name.startswith(one + ".")):
+                return True
+            if isinstance(one, type) and issubclass(_stock(layer), one):
+                return True
+            if isinstance(one, nn.Module) and any(layer is inner for inner in one.modules()):
+                return True
+        return False
+
+    return {name: layer for name, layer in names.items() if _stock(layer) in COMPRESSED and not skipped(name, layer)}
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = [name for name in names if name]
+    return ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
+
+
+def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[str, tuple[int, ...]]:
+    """The block of every convolution."""
+    if isinstance(pool, Mapping):
+        names = dict(model.named_modules())
+        for given in pool:
+            if given not in names:
+                raise Error(f"compress: pool names {given!r}, which the model does not have; its layers are {_some(names)}")
+            if not any(_within(name, given) for name in convs):
+                raise Error(f"compress: pool names {given!r}, which has no convolution that could be compressed")
+        # The longest name is the closest.
+        chosen = {name: max((given for given in pool if _within(name, given)), key=len, default=None) for name in convs}
+        return {name: _block(1 if chosen[name] is None else pool[chosen[name]], name, convs[name]) for name in convs}
+    if isinstance(pool, list):
+        stages = [name for name, child in model.named_children() if list(child.children())
+                  and any(_within(each, name) for each in convs)]
+        if len(pool) != len(stages):
+            raise Error(f"compress: pool has {len(pool)} blocks for {len(stages)} stages ({_some(stages)}); give one for each, or "
+                        "name layers in a dict")
+        found = {}
+        for name in convs:
+            stage = next((i for i, each in enumerate(stages) if _within(name, each)), 0)
+            found[name] = _block(pool[stage], name, convs[name])
+        return found
+    return {name: _block(pool, name, layer) for name, layer in convs.items()}
+
+
+def _within(name: str, outer: str) -> bool:
+    return outer == "" or name == outer or name.startswith(outer + ".")
+
+
+def _block(block: Any, name: str, layer: Any) -> tuple[int, ...]:
+    dims = len(layer.stride)
+    given = (block,) * dims if isinstance(block, int) else block
+    if not isinstance(given, tuple) or not all(isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in given):
+        raise Error(f"compress: pool is {block!r} for {name}; a block is a whole number from 1 on, or a tuple of them")
+    if len(given) != dims:
+        raise Error(f"compress: pool is {block!r} for {name}, which has {dims} spatial axes; give {dims} numbers, or one for all")
+    return given

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of compressed copies: the C++ room `codec` for float32 and float64 on a CPU, the same formulas in torch's
+operations elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Per spatial axis; `before` and `after` are zeros around the input."""
+
+    stride: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
+    """The mean, or the largest, of each block; blocks at the end of an axis have their true counts."""
+    dims = len(block)
+    block = tuple(min(p, n) for p, n in zip(block, x.shape[2:]))
+    average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
+    largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
+    return (average if kind == "average" else largest)(x, block, block, ceil_mode=True)
+
+
+def pooled_weight_gradient(pooled: Tensor, gy: Tensor, size: Sequence[int], taps: Sequence[int], block: Sequence[int],
+                           conv: Convolution) -> Tensor:
+    """The weight gradient of a convolution whose input, of spatial `size`, is `pooled` with every block spread over its place.
+
+    The input is never spread: each tap's outputs are summed over the block they read from, which is a convolution of box sums
+    of `gy` with the pooled input, with stride `block` and its taps in reverse.
+    """
+    dims = len(size)
+    if dims == 1:  # avg_pool1d has no divisor_override
+        flat = Convolution((1, *conv.stride), (0, *conv.before), (0, *conv.after), (1, *conv.dilation), conv.groups)
+        return pooled_weight_gradient(pooled.unsqueeze(2), gy.unsqueeze(2), (1, *size), (1, *taps), (1, *block), flat).squeeze(2)
+    parts = [_parts(n, min(p, n)) for n, p in zip(size, block)]
+    total: Tensor | None = None
+    for region in itertools.product(*parts):
+        found = _region_gradient(pooled, gy, region, taps, conv)
+        if found is not None:
+            total = found if total is None else total + found
+    if total is None:
+        return gy.new_zeros(gy.shape[1], pooled.shape[1] // conv.groups, *taps)
+    return total
+
+
+@dataclass(frozen=True)
+class _Part:
+    """`count` blocks of `width`, from `start` on; they are blocks `first`, `first` + 1, ... of the pooled copy."""
+
+    start: int
+    width: int
+    count: int
+    first: int
+
+
+def _parts(size: int, block: int) -> list[_Part]:
+    whole, rest = divmod(size, block)
+    parts = [_Part(0, block, whole, 0)]
+    return parts + [_Part(whole * block, rest, 1, whole)] if rest else parts
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The sums of `box` outputs, from the one at `begin` on, read with this stride, dilation and number of taps; tap u of the
+    convolution is tap `order[u]` here. `apart`: zeros are put between the outputs first, so many places apart."""
+
+    begin: int
+    box: int
+    stride: int
+    dilation: int
+    taps: int
+    order: tuple[int, ...]
+    count: int
+    apart: int
+
+    @property
+    def length(self) -> int:
+        """Of the sums; there are box - 1 more outputs."""
+        return (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+
+
+def _axis(part: _Part, taps: int, stride: int, before: int, dilation: int) -> _Axis:
+    if stride > 1 and part.width % stride == 0 and part.start % stride == 0:
+        # Each tap reads width / stride neighbouring outputs per block; taps that read the same ones are one here.
+        shifts = [-((dilation * u - before) // stride) for u in range(taps)]
+        least = min(shifts)
+        box = part.width // stride
+        return _Axis(part.start // stride + least, box, box, 1, max(shifts) - least + 1,
+                     tuple(shift - least for shift in shifts), part.count, 1)
+    begin = part.start + before - dilation * (taps - 1)
+    return _Axis(begin, part.width, part.width, dilation, taps, tuple(reversed(range(taps))), part.count, stride)
+
+
+def _cut(gy: Tensor, axis: int, how: _Axis) -> Tensor | None:
+    """The outputs that `how` reads, zeros where there are none; None if there are none at all."""
+    need = how.length + how.box - 1
+    if how.apart == 1:
+        begin, length = how.begin, need
+    else:
+        begin = -(-how.begin // how.apart)
+        length = (how.begin + need - 1) // how.apart - begin + 1
+    size = gy.shape[axis]
+    low, high = max(begin, 0), min(begin + length, size)
+    if low >= high:
+        return None
+    gy = gy.narrow(axis, low, high - low)
+    lead = low - how.begin
+    if how.apart > 1:
+        lead = low * how.apart - how.begin
+        shape = list(gy.shape)
+        shape[axis] = (shape[axis] - 1) * how.apart + 1
+        wide = gy.new_zeros(shape)
+        place = [slice(None)] * gy.dim()
+        place[axis] = slice(None, None, how.apart)
+        wide[tuple(place)] = gy
+        gy = wide
+    padding = [0, 0] * (gy.dim() - 1 - axis) + [lead, need - lead - gy.shape[axis]]
+    return F.pad(gy, padding) if any(padding) else gy
+
+
+def _region_gradient(pooled: Tensor, gy: Tensor, region: tuple[_Part, ...], taps: Sequence[int],
+                     conv: Convolution) -> Tensor | None:
+    dims = len(region)
+    ways = [_axis(*each) for each in zip(region, taps, conv.stride, conv.before, conv.dilation)]
+    sums: Tensor | None = gy
+    for axis, (part, way) in enumerate(zip(region, ways)):
+        pooled = pooled.narrow(2 + axis, part.first, part.count)
+        sums = _cut(sums, 2 + axis, way)
+        if sums is None:
+            return None
+    box = [way.box for way in ways]
+    if math.prod(box) > 1:
+        # Where only every box-th sum is read there is no need for the others.
+        lone = [way.box if way.taps == 1 else 1 for way in ways]
+        average = F.avg_pool2d if dims == 2 else F.avg_pool3d
+        sums = average(sums, box, lone, divisor_override=1)
+        strides = [1 if way.taps == 1 else way.stride for way in ways]
+    else:
+        strides = [way.stride for way in ways]
+    groups, ins, outs = conv.groups, pooled.shape[1], gy.shape[1]
+    shape = (ins, outs // groups, *[way.taps for way in ways])
+    found = torch.ops.aten.convolution_backward(
+        pooled, sums, gy.new_empty(1).expand(shape), None, strides, [0] * dims, [way.dilation for way in ways], False,
+        [0] * dims, groups, (False, True, False))[1]
+    found = found.reshape(groups, ins // groups, outs // groups, *shape[2:]).transpose(1, 2).reshape(outs, ins // groups, *shape[2:])
+    for axis, (way, count) in enumerate(zip(ways, taps)):
+        if way.order != tuple(range(count)):
+            found = found.index_select(2 + axis, torch.tensor(way.order, device=found.device))
+    return found
+
+
+class Order:
+    """How a tensor lies in memory, so that what is kept element by element finds its place in a gradient again."""
+
+    def __init__(self, x: Tensor):
+        self._shape = x.shape
+        self._format = torch.contiguous_format
+        for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+            if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
+                self._format = channels_last
+
+    def known(self, x: Tensor) -> bool:
+        """Whether x is one of the two orders that can be had again."""
+        return x.is_contiguous(memory_format=self._format)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """A view where x lies like the first one, else a copy."""
+        x = x.contiguous(memory_format=self._format)
+        return (x if self._format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
+
+    def back(self, flat: Tensor) -> Tensor:
+        if self._format == torch.contiguous_format:
+            return flat.view(self._shape)
+        return flat.view(self._shape[0], *self._shape[2:], self._shape[1]).movedim(-1, 1)
+
+
+def sign_bits(x: Tensor) -> Tensor:
+    """A bit for each element of a flat tensor, 1 where a ReLU lets the gradient pass, lowest bit first."""
+    return _pack_bits(torch.le(x, 0).logical_not_())
+
+
+def range_bits(x: Tensor, low: float, high: float) -> Tensor:
+    """1 where Hardtanh lets the gradient pass."""
+    return _pack_bits(torch.le(x, low).logical_or_(torch.ge(x, high)).logical_not_())
+
+
+def _pack_bits(bits: Tensor) -> Tensor:
+    flat = bits.view(torch.uint8)
+    if flat.numel() % 8:
+        flat = F.pad(flat, (0, 8 - flat.numel() % 8))
+    return (flat.view(-1, 8) * _powers(bits.device)).sum(1, dtype=torch.uint8)
+
+
+def masked(bits: Tensor, gy: Tensor, slope: float = 0.0) -> Tensor:
+    """A flat gradient where the bit is 1, slope times it elsewhere."""
+    passes = bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[: gy.numel()]
+    return torch.where(passes, gy, slope * gy if slope else gy.new_zeros(()))
+
+
+def _powers(device: torch.device) -> Tensor:
+    return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
+
+
+def pack_small(values: Tensor, most: int) -> Tensor:
+    """Whole numbers from 0 to `most`, at most 255, in a byte or half of one each."""
+    flat = values.flatten().to(torch.uint8)
+    if most > 15:
+        return flat
+    if flat.numel() % 2:
+        flat = F.pad(flat, (0, 1))
+    return flat[0::2] | (flat[1::2] << 4)
+
+
+def unpack_small(packed: Tensor, most: int, count: int) -> Tensor:
+    if most > 15:
+        return packed
+    return torch.stack((packed & 15, packed >> 4), 1).flatten()[:count]
+
+
+def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
+    """(codes, scales): x as so many 127ths of its channel's largest distance from `centre`."""
+    shape = (1, -1, *[1] * (x.dim() - 2))
+    away = x.float() - centre.view(shape)
+    scale = away.abs().amax([0, *range(2, x.dim())]).div_(127).clamp_(2.0**-126, 2.0**121)
+    return away.div_(scale.view(shape)).round_().to(torch.int8), scale
+
+
+def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
+    shape = (1, -1, *[1] * (codes.dim() - 2))
+    return (codes * scale.view(shape)).add_(centre.view(shape)).to(dtype)
+
+
+BLOCK = 64  # of values that share a scale, as in the codec int8
+
+
+def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(codes, scales) of a flat tensor: 127ths of each block's largest."""
+    flat = x.float()
+    if flat.numel() % BLOCK:
+        flat = F.pad(flat, (0, BLOCK - flat.numel() % BLOCK))
+    flat = flat.view(-1, BLOCK)
+    scale = flat.abs().amax(1, keepdim=True).div_(127).clamp_(2.0**-126, 2.0**121)
+    return (flat / scale).round_().to(torch.int8).view(-1)[: x.numel()], scale.view(-1)
+
+
+def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    count = codes.numel()
+    if count % BLOCK:
+        codes = F.pad(codes, (0, BLOCK - count % BLOCK))
+    return (codes.view(-1, BLOCK) * scale.view(-1, 1)).view(-1)[:count].to(dtype)

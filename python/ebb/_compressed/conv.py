@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions that keep their input pooled for the weight gradient (Barley & Froening 2024), or the recipe of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ebb._compressed.arithmetic import Convolution, pool, pooled_weight_gradient
+from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
+from ebb._source import Leaf, Recipe, Source, keeping
+
+
+class _Pooled(torch.autograd.Function):
+    """Input and bias gradients are exact; the weight's is that of the pooled input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, small: Tensor, layer: Any, conv: Convolution,
+                block: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(small, weight)
+        ctx.size, ctx.conv, ctx.block = x.shape, conv, block
+        return layer.stock._conv_forward(layer, x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
+        small, weight = ctx.saved_tensors
+        need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+        with without_autocast(gy):
+            gx = _input_gradient(gy, weight, ctx.size, ctx.conv) if need_x else None
+            gw = pooled_weight_gradient(small, gy, ctx.size[2:], weight.shape[2:], ctx.block, ctx.conv) if need_weight else None
+            gb = gy.sum([0, *range(2, gy.dim())]) if need_bias else None
+        return gx, gw, gb, None, None, None, None
+
+
+def _input_gradient(gy: Tensor, weight: Tensor, size: torch.Size, conv: Convolution) -> Tensor:
+    """Only the size of the input matters here; that it lies channels last is told through the weight."""
+    dims = len(conv.stride)
+    channels_last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
+    if channels_last is not None and gy.is_contiguous(memory_format=channels_last) and not gy.is_contiguous():
+        weight = weight.contiguous(memory_format=channels_last)
+    extra = [after - before for before, after in zip(conv.before, conv.after)]  # on the far side only
+    padded = [*size[:2], *[n + more for n, more in zip(size[2:], extra)]]
+    gx = torch.ops.aten.convolution_backward(
+        gy, gy.new_empty(1).expand(padded), weight, None, conv.stride, conv.before, conv.dilation, False, [0] * dims,
+        conv.groups, (True, False, False))[0]
+    for axis, n in enumerate(size[2:]):
+        gx = gx.narrow(2 + axis, 0, n)
+    return gx
+
+
+def _geometry(layer: Any) -> Convolution:
+    if layer.padding == "same":
+        total = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size)]
+        before = tuple(t // 2 for t in total)
+        after = tuple(t - t // 2 for t in total)
+    else:
+        before = after = (0,) * len(layer.stride) if layer.padding == "valid" else tuple(layer.padding)
+    return Convolution(layer.stride, before, after, layer.dilation, layer.groups)
+
+
+class _Compressed:
+    """A mixin in front of nn.ConvNd."""
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        settings = settings_of(self)
+        weight, bias = self.weight, self.bias
+        if not at_work(x, weight, bias) or x.dim() != 2 + len(self.stride):
+            return super().forward(x)  # type: ignore[misc]
+        if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
+            x = x.to(dtype)
+        if settings.way == "compress" and max(settings.block) > 1 and weight.requires_grad:
+            return self._pooled(x, settings)
+        source = Source.of(x)
+        if source.recipe is None:
+            out = self._conv_forward(x, weight, bias)
+        else:
+            with keeping(source.recipe, x):
+                out = self._conv_forward(x, weight, bias)
+        if weight.requires_grad and dtype is None:  # then its input is kept
+            others = [Leaf(weight, shared=True)] + ([Leaf(bias, shared=True)] if bias is not None else [])
+            Source.of(out).offer = Recipe(_Again(self), source.start(x), others)
+        return out
+
+    def _pooled(self: Any, x: Tensor, settings: Any) -> Tensor:
+        kept = Source.of(x).kept
+        name = (settings.block, settings.pooling)
+        if name not in kept:  # two layers that read one tensor share it
+            with torch.no_grad():
+                kept[name] = pool(x.detach(), settings.block, settings.pooling)
+        weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
+        with without_autocast(x):
+            return _Pooled.apply(x, weight, bias, kept[name], self, _geometry(self), settings.block)
+
+
+class _Again:
+    """The convolution itself, for a recipe."""
+
+    def __init__(self, layer: Any):
+        self._function = (F.conv1d, F.conv2d, F.conv3d)[len(layer.stride) - 1]
+        self._rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
+
+    def __call__(self, x: Tensor, mine: bool, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        with without_autocast(x):
+            return self._function(x, weight, bias, *self._rest)
+
+
+class Conv1d(_Compressed, nn.Conv1d):
+    stock = nn.Conv1d
+
+
+class Conv2d(_Compressed, nn.Conv2d):
+    stock = nn.Conv2d
+
+
+class Conv3d(_Compressed, nn.Conv3d):
+    stock = nn.Conv3d

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Max-pooling that keeps which element of each window was the largest, in 4 or 8 bits, and not its input."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ebb._compressed.arithmetic import Order, pack_small, unpack_small
+from ebb._compressed.settings import at_work
+
+
+class _Windows:
+    """Where the windows of a pooling lie in its input."""
+
+    def __init__(self, layer: Any, size: torch.Size, out: torch.Size, device: torch.device):
+        dims = len(size)
+
+        def each(value: Any) -> tuple[int, ...]:
+            return (value,) * dims if isinstance(value, int) else tuple(value)
+
+        self.kernel, self.dilation, self.padding = each(layer.kernel_size), each(layer.dilation), each(layer.padding)
+        self.stride = each(layer.stride)
+        self._size, self._out, self._device = size, out, device
+
+    def inside(self, flat: Tensor) -> Tensor:
+        """Places in the input become places in the window."""
+        found = torch.zeros_like(flat)
+        for axis in reversed(range(len(self._size))):
+            place = flat % self._size[axis]
+            flat = flat // self._size[axis]
+            found += (place - self._start(axis)) // self.dilation[axis] * math.prod(self.kernel[axis + 1:])
+        return found
+
+    def outside(self, inside: Tensor) -> Tensor:
+        """The other way round."""
+        inside = inside.long()
+        found = torch.zeros_like(inside)
+        for axis in reversed(range(len(self._size))):
+            place = inside % self.kernel[axis] * self.dilation[axis] + self._start(axis)
+            inside = inside // self.kernel[axis]
+            found += place * math.prod(self._size[axis + 1:])
+        return found
+
+    def _start(self, axis: int) -> Tensor:
+        start = torch.arange(self._out[axis], device=self._device) * self.stride[axis] - self.padding[axis]
+        return start.view(-1, *[1] * (len(self._out) - 1 - axis))
+
+
+class _MaxPool2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:
+        out, places = F.max_pool2d(x, layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, True)
+        ctx.windows = _Windows(layer, x.shape[2:], out.shape[2:], x.device)
+        ctx.size, ctx.ceil, ctx.order = x.shape, layer.ceil_mode, Order(out)
+        ctx.most = math.prod(ctx.windows.kernel) - 1
+        ctx.last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        ctx.save_for_backward(pack_small(ctx.order.flat(ctx.windows.inside(places)), ctx.most))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, None]:
+        (packed,) = ctx.saved_tensors
+        places = ctx.windows.outside(ctx.order.back(unpack_small(packed, ctx.most, gy.numel())))
+        # Torch asks for the input, and looks at its size and order alone.
+        like = torch.empty(ctx.size, dtype=gy.dtype, device=gy.device,
+                           memory_format=torch.channels_last if ctx.last else torch.contiguous_format)
+        windows = ctx.windows
+        return torch.ops.aten.max_pool2d_with_indices_backward(
+            gy, like, windows.kernel, windows.stride, windows.padding, windows.dilation, ctx.ceil, places), None
+
+
+class MaxPool2d(nn.MaxPool2d):
+    stock = nn.MaxPool2d
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not at_work(x) or self.return_indices or x.dim() != 4 or _window(self) > 256:
+            return super().forward(x)
+        return _MaxPool2d.apply(x, self)
+
+
+def _window(layer: Any) -> int:
+    kernel = layer.kernel_size
+    return kernel * kernel if isinstance(kernel, int) else math.prod(kernel)
