@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +14,7 @@ from torch import nn
 from ebb._compressed import activation, conv, dropout, linear, maxpool, norm
 from ebb._compressed.settings import Settings
 from ebb._errors import Error
+from ebb._source import watching
 
 Model = TypeVar("Model", bound=nn.Module)
 Block = int | tuple[int, ...]
@@ -86,6 +89,8 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             settings.way, settings.codec = "compress", linear
         layer.ebb_settings = settings  # type: ignore[assignment]
         layer.__class__ = COMPRESSED[stock]
+    model.register_forward_pre_hook(_watch, prepend=True)
+    model.register_forward_hook(_unwatch, always_call=True)
     return model
 
 
@@ -103,7 +108,27 @@ def decompress(model: Model) -> Model:
         if _is_compressed(layer):
             layer.__class__ = layer.stock  # type: ignore[assignment]
             del layer.ebb_settings
+        for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
+            for key in [key for key, hook in hooks.items() if hook is own]:
+                del hooks[key]
+                layer._forward_hooks_always_called.pop(key, None)
     return model
+
+
+_watches = threading.local()
+
+
+def _watch(model: nn.Module, given: Any) -> None:
+    """Around the forward pass of a compressed model: what is no layer of it profits too."""
+    if not hasattr(_watches, "open"):
+        _watches.open = []
+    watch = watching() if torch.is_grad_enabled() and not torch.compiler.is_compiling() else nullcontext()
+    watch.__enter__()
+    _watches.open.append(watch)
+
+
+def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
+    _watches.open.pop().__exit__(None, None, None)
 
 
 def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:

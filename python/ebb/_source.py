@@ -131,10 +131,16 @@ class Source:
         self.kept: dict[Any, Tensor] = {}
 
     @staticmethod
-    def of(tensor: Tensor) -> Source:
-        """An empty one where nothing is known, or where the tensor has changed since."""
+    def known(tensor: Tensor) -> Source | None:
+        """None where nothing is known, or where the tensor has changed since."""
         found = getattr(tensor, _NAME, None)
-        if found is None or found._version != tensor._version:
+        return found if found is not None and found._version == tensor._version else None
+
+    @staticmethod
+    def of(tensor: Tensor) -> Source:
+        """An empty one where nothing is known."""
+        found = Source.known(tensor)
+        if found is None:
             found = Source(tensor)
             setattr(tensor, _NAME, found)
         return found
@@ -145,8 +151,9 @@ class Source:
 
 
 class _Kept:
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, outer: Hooks | None):
         self.recipe = recipe
+        recipe.keep(outer)
 
 
 class keeping:  # noqa: N801 - a context
@@ -165,12 +172,35 @@ class keeping:  # noqa: N801 - a context
 
     def _pack(self, saved: Tensor) -> Any:
         if self._tensor is None or _same_memory(saved, self._tensor):
-            self._recipe.keep(self._outer)
-            return _Kept(self._recipe)
-        # Torch does not look for changes in place where hooks are.
-        leaf = Leaf(saved)
-        leaf.hold(self._outer)
-        return leaf
+            return _Kept(self._recipe, self._outer)
+        return _leaf(saved, self._outer)
+
+
+class watching:  # noqa: N801 - a context
+    """Operations inside keep recipes where they would save tensors that have one: those of torch that are no layers of ours."""
+
+    def __init__(self) -> None:
+        self._outer = outer_hooks()
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+
+    def __enter__(self) -> None:
+        self._hooks.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._hooks.__exit__(*error)
+
+    def _pack(self, saved: Tensor) -> Any:
+        source = Source.known(saved)
+        if source is not None and source.recipe is not None:
+            return _Kept(source.recipe, self._outer)
+        return _leaf(saved, self._outer)
+
+
+def _leaf(saved: Tensor, outer: Hooks | None) -> Leaf:
+    """Torch does not look for changes in place where hooks are; a leaf does."""
+    leaf = Leaf(saved)
+    leaf.hold(outer)
+    return leaf
 
 
 def _unpack(packed: _Kept | Leaf) -> Tensor:
