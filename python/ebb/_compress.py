@@ -39,7 +39,8 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
 
     pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
-        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks.
+        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. Data, which
+        no layer has computed, is kept as it is, since the caller has it anyway, unless a dict names the layer that reads it.
     relu: "bits", or "exact": as torch does it.
     norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
         a scale for each channel of batch norms, for each 64 numbers of others (lossy).
@@ -76,6 +77,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
         if name in blocks and layer.padding_mode != "zeros":
             raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
+    pooled = any(max(block) > 1 for block in blocks.values())
     decompress(model)
     for name, layer in layers.items():
         stock = type(layer)
@@ -83,8 +85,11 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
         if name in blocks:
             settings.block = blocks[name]
             settings.way = "compress" if max(settings.block) > 1 else "keep"
+            settings.data = isinstance(pool, Mapping) and name in pool
         elif stock in _NORMS:
             settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
+        elif stock in _RELUS:
+            settings.way = "compress" if pooled else "keep"
         elif stock in _LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         layer.ebb_settings = settings  # type: ignore[assignment]

@@ -26,6 +26,15 @@ def outer_hooks() -> Hooks | None:
     return top(True) if top is not None else None
 
 
+def foreign_hooks() -> bool:
+    """Whether somebody else's hooks see what is saved here."""
+    top = outer_hooks()
+    if top is None:
+        return False
+    pack, unpack = top
+    return unpack is not _unpack or pack.__self__._outer is not None  # type: ignore[attr-defined]
+
+
 class Leaf:
     """A tensor that is kept as it is. `shared` are those whose bytes are there anyway: parameters, small ones."""
 
@@ -160,7 +169,7 @@ class keeping:  # noqa: N801 - a context
     """Operations inside keep `recipe` where they would save `tensor`; None: whatever they save."""
 
     def __init__(self, recipe: Recipe, tensor: Tensor | None = None):
-        self._recipe, self._tensor = recipe, tensor
+        self._recipe, self._tensor, self._all = recipe, tensor, tensor is None
         self._outer = outer_hooks()
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
 
@@ -169,9 +178,10 @@ class keeping:  # noqa: N801 - a context
 
     def __exit__(self, *error: Any) -> None:
         self._hooks.__exit__(*error)
+        self._tensor = None  # torch keeps the hooks as long as what they packed
 
     def _pack(self, saved: Tensor) -> Any:
-        if self._tensor is None or _same_memory(saved, self._tensor):
+        if self._all or _same_memory(saved, self._tensor):
             return _Kept(self._recipe, self._outer)
         return _leaf(saved, self._outer)
 
@@ -207,6 +217,6 @@ def _unpack(packed: _Kept | Leaf) -> Tensor:
     return packed.recipe.read() if isinstance(packed, _Kept) else packed.get()
 
 
-def _same_memory(one: Tensor, other: Tensor) -> bool:
-    return one is other or (one.numel() > 0 and one.data_ptr() == other.data_ptr() and one.shape == other.shape
-                            and one.stride() == other.stride() and one.dtype == other.dtype)
+def _same_memory(one: Tensor, other: Tensor | None) -> bool:
+    return one is other or (other is not None and one.numel() > 0 and one.data_ptr() == other.data_ptr()
+                            and one.shape == other.shape and one.stride() == other.stride() and one.dtype == other.dtype)

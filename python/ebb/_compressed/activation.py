@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import Order, masked, range_bits, sign_bits
-from ebb._compressed.settings import at_work
+from ebb._compressed.settings import at_work, settings_of
 from ebb._source import Leaf, Recipe, Source, keeping
 
 
@@ -67,8 +67,11 @@ class ReLU(nn.ReLU):
         if before is None:
             return _Bits.apply(x, self, 0.0, None)
         recipe = Recipe(_relu, before)
-        with keeping(recipe):
-            out = _ReluAgain.apply(x, self.inplace)
+        if settings_of(self).way == "compress":
+            out = _Bits.apply(x, self, 0.0, None)
+        else:
+            with keeping(recipe):
+                out = _ReluAgain.apply(x, self.inplace)
         Source.of(out).recipe = recipe
         return out
 

@@ -8,6 +8,8 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +31,8 @@ def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
     """The mean, or the largest, of each block; blocks at the end of an axis have their true counts."""
     dims = len(block)
     block = tuple(min(p, n) for p, n in zip(block, x.shape[2:]))
+    if dims == 2 and kind == "average" and (kernels := _kernels(x)) is not None:
+        return kernels.box_sums(x, tuple(-(-n // p) for p, n in zip(block, x.shape[2:])), block, block, (0, 0), mean=True)
     average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
     largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
     return (average if kind == "average" else largest)(x, block, block, ceil_mode=True)
@@ -45,10 +49,9 @@ def pooled_weight_gradient(pooled: Tensor, gy: Tensor, size: Sequence[int], taps
     if dims == 1:  # avg_pool1d has no divisor_override
         flat = Convolution((1, *conv.stride), (0, *conv.before), (0, *conv.after), (1, *conv.dilation), conv.groups)
         return pooled_weight_gradient(pooled.unsqueeze(2), gy.unsqueeze(2), (1, *size), (1, *taps), (1, *block), flat).squeeze(2)
-    parts = [_parts(n, min(p, n)) for n, p in zip(size, block)]
     total: Tensor | None = None
-    for region in itertools.product(*parts):
-        found = _region_gradient(pooled, gy, region, taps, conv)
+    for region, ways in _regions(tuple(size), tuple(taps), tuple(block), conv):
+        found = _region_gradient(pooled, gy, region, ways, taps, conv)
         if found is not None:
             total = found if total is None else total + found
     if total is None:
@@ -85,6 +88,11 @@ class _Axis:
     order: tuple[int, ...]
     count: int
     apart: int
+
+    @property
+    def lone(self) -> bool:
+        """Only every box-th sum is read: the others need not be there."""
+        return self.taps == 1
 
     @property
     def length(self) -> int:
@@ -131,35 +139,72 @@ def _cut(gy: Tensor, axis: int, how: _Axis) -> Tensor | None:
     return F.pad(gy, padding) if any(padding) else gy
 
 
-def _region_gradient(pooled: Tensor, gy: Tensor, region: tuple[_Part, ...], taps: Sequence[int],
+@lru_cache(maxsize=1024)
+def _regions(size: tuple[int, ...], taps: tuple[int, ...], block: tuple[int, ...],
+             conv: Convolution) -> list[tuple[tuple[_Part, ...], list[_Axis]]]:
+    """The parts of the input with blocks of one shape, and how the outputs that read them are summed."""
+    parts = [_parts(n, min(p, n)) for n, p in zip(size, block)]
+    return [(region, [_axis(*each) for each in zip(region, taps, conv.stride, conv.before, conv.dilation)])
+            for region in itertools.product(*parts)]
+
+
+def _region_gradient(pooled: Tensor, gy: Tensor, region: tuple[_Part, ...], ways: list[_Axis], taps: Sequence[int],
                      conv: Convolution) -> Tensor | None:
     dims = len(region)
-    ways = [_axis(*each) for each in zip(region, taps, conv.stride, conv.before, conv.dilation)]
-    sums: Tensor | None = gy
-    for axis, (part, way) in enumerate(zip(region, ways)):
-        pooled = pooled.narrow(2 + axis, part.first, part.count)
-        sums = _cut(sums, 2 + axis, way)
-        if sums is None:
-            return None
-    box = [way.box for way in ways]
-    if math.prod(box) > 1:
-        # Where only every box-th sum is read there is no need for the others.
-        lone = [way.box if way.taps == 1 else 1 for way in ways]
-        average = F.avg_pool2d if dims == 2 else F.avg_pool3d
-        sums = average(sums, box, lone, divisor_override=1)
-        strides = [1 if way.taps == 1 else way.stride for way in ways]
-    else:
-        strides = [way.stride for way in ways]
+    for axis, part in enumerate(region):
+        if part.count != pooled.shape[2 + axis]:
+            pooled = pooled.narrow(2 + axis, part.first, part.count)
+    sums = _box_sums(gy, ways)
+    if sums is None:
+        return None
     groups, ins, outs = conv.groups, pooled.shape[1], gy.shape[1]
     shape = (ins, outs // groups, *[way.taps for way in ways])
     found = torch.ops.aten.convolution_backward(
-        pooled, sums, gy.new_empty(1).expand(shape), None, strides, [0] * dims, [way.dilation for way in ways], False,
-        [0] * dims, groups, (False, True, False))[1]
-    found = found.reshape(groups, ins // groups, outs // groups, *shape[2:]).transpose(1, 2).reshape(outs, ins // groups, *shape[2:])
-    for axis, (way, count) in enumerate(zip(ways, taps)):
-        if way.order != tuple(range(count)):
-            found = found.index_select(2 + axis, torch.tensor(way.order, device=found.device))
-    return found
+        pooled, sums, gy.new_empty(1).expand(shape), None, [1 if way.lone else way.stride for way in ways], [0] * dims,
+        [way.dilation for way in ways], False, [0] * dims, groups, (False, True, False))[1]
+    if groups == 1:
+        found = found.transpose(0, 1)
+    else:
+        found = found.reshape(groups, ins // groups, outs // groups, *shape[2:]).transpose(1, 2).reshape(outs, ins // groups,
+                                                                                                         *shape[2:])
+    for axis, (way, count) in enumerate(zip(ways, taps), 2):
+        if way.taps > 1 and way.order == tuple(reversed(range(count))):
+            found = found.flip(axis)
+        elif way.order != tuple(range(count)):
+            found = torch.cat([found.narrow(axis, place, 1) for place in way.order], axis)
+    return found.contiguous()
+
+
+def _box_sums(gy: Tensor, ways: list[_Axis]) -> Tensor | None:
+    """None: no output reads this part of the input."""
+    box, step = [way.box for way in ways], [way.box if way.lone else 1 for way in ways]
+    if len(ways) == 2 and all(way.apart == 1 for way in ways) and (kernels := _kernels(gy)) is not None:
+        begin, size = [way.begin for way in ways], [way.count if way.lone else way.length for way in ways]
+        if math.prod(box) == 1 and begin == [0, 0] and size == list(gy.shape[2:]):
+            return gy
+        return kernels.box_sums(gy, tuple(size), tuple(box), tuple(step), tuple(begin))
+    sums: Tensor | None = gy
+    for axis, way in enumerate(ways):
+        sums = _cut(sums, 2 + axis, way)
+        if sums is None:
+            return None
+    if math.prod(box) == 1:
+        return sums
+    return (F.avg_pool2d if len(ways) == 2 else F.avg_pool3d)(sums, box, step, divisor_override=1)
+
+
+@lru_cache(maxsize=1)
+def _triton() -> Any:
+    try:
+        from ebb._compressed import triton_kernels
+    except ImportError:
+        return None
+    return triton_kernels
+
+
+def _kernels(x: Tensor) -> Any:
+    """Where they are faster than torch's operations."""
+    return _triton() if x.is_cuda and x.dtype in (torch.float32, torch.float16, torch.bfloat16) else None
 
 
 class Order:
@@ -167,33 +212,37 @@ class Order:
 
     def __init__(self, x: Tensor):
         self._shape = x.shape
-        self._format = torch.contiguous_format
+        self.format = torch.contiguous_format
         for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
-                self._format = channels_last
+                self.format = channels_last
 
     def known(self, x: Tensor) -> bool:
         """Whether x is one of the two orders that can be had again."""
-        return x.is_contiguous(memory_format=self._format)
+        return x.is_contiguous(memory_format=self.format)
 
     def flat(self, x: Tensor) -> Tensor:
         """A view where x lies like the first one, else a copy."""
-        x = x.contiguous(memory_format=self._format)
-        return (x if self._format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
+        x = x.contiguous(memory_format=self.format)
+        return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
 
     def back(self, flat: Tensor) -> Tensor:
-        if self._format == torch.contiguous_format:
+        if self.format == torch.contiguous_format:
             return flat.view(self._shape)
         return flat.view(self._shape[0], *self._shape[2:], self._shape[1]).movedim(-1, 1)
 
 
 def sign_bits(x: Tensor) -> Tensor:
     """A bit for each element of a flat tensor, 1 where a ReLU lets the gradient pass, lowest bit first."""
+    if (kernels := _kernels(x)) is not None:
+        return kernels.bits_of(x, 0.0, None)
     return _pack_bits(torch.le(x, 0).logical_not_())
 
 
 def range_bits(x: Tensor, low: float, high: float) -> Tensor:
     """1 where Hardtanh lets the gradient pass."""
+    if (kernels := _kernels(x)) is not None:
+        return kernels.bits_of(x, low, high)
     return _pack_bits(torch.le(x, low).logical_or_(torch.ge(x, high)).logical_not_())
 
 
@@ -206,10 +255,13 @@ def _pack_bits(bits: Tensor) -> Tensor:
 
 def masked(bits: Tensor, gy: Tensor, slope: float = 0.0) -> Tensor:
     """A flat gradient where the bit is 1, slope times it elsewhere."""
+    if (kernels := _kernels(gy)) is not None:
+        return kernels.masked(bits, gy, slope)
     passes = bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[: gy.numel()]
     return torch.where(passes, gy, slope * gy if slope else gy.new_zeros(()))
 
 
+@lru_cache
 def _powers(device: torch.device) -> Tensor:
     return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
@@ -232,6 +284,8 @@ def unpack_small(packed: Tensor, most: int, count: int) -> Tensor:
 
 def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
     """(codes, scales): x as so many 127ths of its channel's largest distance from `centre`."""
+    if (kernels := _kernels(x)) is not None and x.is_contiguous(memory_format=Order(x).format):
+        return kernels.int8_channels(x, centre)
     shape = (1, -1, *[1] * (x.dim() - 2))
     away = x.float() - centre.view(shape)
     scale = away.abs().amax([0, *range(2, x.dim())]).div_(127).clamp_(2.0**-126, 2.0**121)
@@ -239,6 +293,8 @@ def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
+    if codes.is_cuda and (kernels := _triton()) is not None and codes.is_contiguous(memory_format=Order(codes).format):
+        return kernels.from_int8_channels(codes, scale, centre, dtype)
     shape = (1, -1, *[1] * (codes.dim() - 2))
     return (codes * scale.view(shape)).add_(centre.view(shape)).to(dtype)
 

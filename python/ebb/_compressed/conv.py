@@ -73,7 +73,8 @@ class _Compressed:
             return super().forward(x)  # type: ignore[misc]
         if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
             x = x.to(dtype)
-        if settings.way == "compress" and max(settings.block) > 1 and weight.requires_grad:
+        computed = x.requires_grad or settings.data
+        if settings.way == "compress" and computed and max(settings.block) > 1 and weight.requires_grad:
             return self._pooled(x, settings)
         source = Source.of(x)
         if source.recipe is None:

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import Order, from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
 from ebb._compressed.settings import at_work, settings_of
-from ebb._source import Leaf, Recipe, Source, keeping
+from ebb._source import Leaf, Recipe, Source, foreign_hooks, keeping
 
 
 class _BatchAgain:
@@ -24,6 +24,25 @@ class _BatchAgain:
         weight, bias = (rest.pop(0), rest.pop(0)) if self._weight else (None, None)
         mean, var = (None, None) if self._batch_statistics else rest
         return F.batch_norm(x, mean, var, weight, bias, self._batch_statistics, 0.0, self._eps)
+
+
+class _ScaleAgain:
+    """Torch's own kernel for the second half of batch norm, with the statistics that the forward pass found."""
+
+    def __init__(self, eps: float):
+        self._eps = eps
+
+    def __call__(self, x: Tensor, mine: bool, mean: Tensor, invstd: Tensor, *affine: Tensor) -> Tensor:
+        weight, bias = affine if affine else (None, None)
+        return torch.batch_norm_elemt(x, weight, bias, mean, invstd, self._eps)
+
+
+def _statistics_of(out: Tensor) -> list[Leaf] | None:
+    """Where a call of torch's second kernel gives the bits of the whole: mean and 1 / deviation."""
+    node = out.grad_fn
+    if not out.is_cuda or node is None or not node.name().startswith("NativeBatchNormBackward") or foreign_hooks():
+        return None
+    return [Leaf(node._saved_result1, shared=True), Leaf(node._saved_result2, shared=True)]
 
 
 class _BatchInt8(torch.autograd.Function):
@@ -74,8 +93,9 @@ class _Batch:
             with keeping(recipe, x):
                 out = super().forward(x)  # type: ignore[misc]
         affine = [Leaf(one, shared=True) for one in (self.weight, self.bias) if one is not None]
-        again = _BatchAgain(self.eps, not statistics, bool(affine))
-        Source.of(out).recipe = Recipe(again, recipe or Leaf(x), affine + statistics)
+        found = None if statistics else _statistics_of(out)
+        again: Any = _BatchAgain(self.eps, not statistics, bool(affine)) if found is None else _ScaleAgain(self.eps)
+        Source.of(out).recipe = Recipe(again, recipe or Leaf(x), affine + statistics if found is None else found + affine)
         return out
 
     def _statistics(self: Any) -> tuple[Any, ...]:

@@ -15,13 +15,17 @@ class Settings:
     """One for each layer, at `layer.ebb_settings`; it may be changed between iterations.
 
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
-    block: a convolution's, per spatial axis; pooling: "average" or "max".
+    A ReLU that may "keep" keeps nothing where its input can be computed again, and bits elsewhere; "compress": always bits,
+    which is faster where no layer after it needs that input again.
+    block: a convolution's, per spatial axis; pooling: "average" or "max". data: also of an input that was not computed, which
+    the caller has anyway.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
     """
 
     way: str = "keep"
     block: tuple[int, ...] = ()
     pooling: str = "average"
+    data: bool = False
     codec: str = "int8"
 
 
