@@ -23,10 +23,11 @@ Pool = Block | list[Block] | Mapping[str, Block]
 _CONVS = {own.stock: own for own in (conv.Conv1d, conv.Conv2d, conv.Conv3d)}
 _NORMS = {own.stock: own for own in (norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)}
 _RELUS = {own.stock: own for own in (activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)}
-_OTHERS = {own.stock: own for own in (activation.SiLU, activation.GELU, activation.Hardswish, activation.Mish, maxpool.MaxPool2d,
-                                      dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
+_GATES = {own.stock: own for own in (activation.SiLU, activation.GELU, activation.Hardswish, activation.Mish)}
+_POOLS = {own.stock: own for own in (maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)}
+_DROPOUTS = {own.stock: own for own in (dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
 _LINEARS = {linear.Linear.stock: linear.Linear}
-COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_OTHERS, **_LINEARS}
+COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_GATES, **_POOLS, **_DROPOUTS, **_LINEARS}
 
 
 def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "exact", linear: str = "exact",
@@ -35,7 +36,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
 
     Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
     options gradients have the bits of the model as it was: an activation is kept once where torch keeps it twice, a ReLU keeps
-    bits, max-pooling keeps small indices, dropout keeps the generator's state.
+    bits, max-pooling keeps small indices, dropout keeps bits.
 
     pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain

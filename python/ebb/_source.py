@@ -3,10 +3,14 @@
 
 A layer that keeps its input leaves a recipe on its output: relu(norm(x)) can be computed from x. The next layer then keeps the
 recipe where it would have kept the tensor. Recipes compute with the operations of the forward pass: the same bits.
+
+The autograd graph alone owns what is kept: a recipe lives in what the layer that left it saved, and tensors know it weakly. So
+what torch frees when a node of the graph has run is freed here too, whoever still holds the tensors.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,113 +21,147 @@ from ebb._errors import Error
 
 Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
-_NAME = "_ebb_source"
+_CHANGED = ("a tensor of shape {} that a compressed layer needs for its backward pass was changed in place after the forward pass; "
+            "call backward() before changing it, or change a clone")
+
+
+_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 
 
 def outer_hooks() -> Hooks | None:
-    """The saved-tensor hooks around us; an older torch does not say."""
-    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    return top(True) if top is not None else None
+    """The saved-tensor hooks of somebody else around us; an older torch does not say."""
+    top = _top_hooks(True) if _top_hooks is not None else None
+    if top is not None and top[1] is _unpack:
+        return top[0].__self__.outer  # type: ignore[attr-defined]
+    return top
 
 
-def foreign_hooks() -> bool:
-    """Whether somebody else's hooks see what is saved here."""
-    top = outer_hooks()
-    if top is None:
-        return False
-    pack, unpack = top
-    return unpack is not _unpack or pack.__self__._outer is not None  # type: ignore[attr-defined]
+class _Value:
+    """What can be had in the backward pass. Each reader reads it once in a pass; it is remembered from the first to the last."""
 
-
-class Leaf:
-    """A tensor that is kept as it is. `shared` are those whose bytes are there anyway: parameters, small ones."""
-
-    def __init__(self, tensor: Tensor, shared: bool = False):
-        self._tensor: Tensor | None = tensor.detach()
-        self._version = tensor._version
-        self._shared = shared
-        self._packed: Any = None
-        self._unpack: Callable[[Any], Tensor] | None = None
-
-    def hold(self, outer: Hooks | None) -> None:
-        """What surrounds us (an ebb.offload, torch's save_on_cpu) moves it as it moves what others save."""
-        if outer is None or self._shared or self._tensor is None:
-            return
-        pack, self._unpack = outer
-        self._packed = pack(self._tensor)
-        self._tensor = None
-
-    def get(self) -> Tensor:
-        if self._unpack is not None:
-            return self._unpack(self._packed)
-        assert self._tensor is not None
-        if self._tensor._version != self._version:
-            raise Error(f"a tensor of shape {tuple(self._tensor.shape)} that a compressed layer needs for its backward pass was "
-                        "changed in place after the forward pass; call backward() before changing it, or change a clone")
-        return self._tensor
-
-
-class Recipe:
-    """A value and how to compute it again. `compute(value of the first part, may it be overwritten, other values)`.
-
-    It is read once in each backward pass by everyone who keeps it, and remembered from the first read to the last.
-    """
-
-    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf, others: Sequence[Leaf] = ()):
-        self._compute, self._first, self._others = compute, first, others
-        self._readers = 0
-        self._reads = 0
+    def __init__(self) -> None:
+        self._readers = 0  # saved tensors of the graph that are not freed
+        self._done = 0  # of those, in this turn
+        self._turn = 0
         self._value: Tensor | None = None
 
-    def hold(self, outer: Hooks | None) -> None:
-        self._first.hold(outer)
-        for other in self._others:
-            other.hold(outer)
-
-    def keep(self, outer: Hooks | None) -> None:
-        """One more layer keeps it."""
+    def enrol(self) -> None:
         self._readers += 1
-        self.hold(outer)
 
-    def read(self) -> Tensor:
-        """For one of those who keep it."""
-        value = self._get()
-        self._reads += 1
-        if self._reads % self._readers == 0:
-            self._value = None
+    def dismiss(self, turn: int) -> None:
+        self._readers -= 1
+        if turn == self._turn:
+            self._done -= 1
+        if self._value is not None and self._done >= self._readers:
+            self._forget()
+
+    def read(self, turn: int) -> tuple[Tensor, int]:
+        """For a reader whose last turn is given; also says which turn this was."""
+        value, _ = self._get()
+        now = self._turn
+        if turn != now:
+            self._done += 1
+        if self._done >= self._readers:
+            self._forget()
         else:
             self._remember(value)
-        return value
+        return value, now
 
-    def _get(self) -> Tensor:
-        if self._value is not None:
-            return self._value
-        with torch.no_grad():
-            if isinstance(self._first, Leaf):
-                value, mine = self._first.get(), False
-            else:
-                value, mine = self._first._pass_on()
-            return self._compute(value, mine, *[other.get() for other in self._others])
-
-    def _pass_on(self) -> tuple[Tensor, bool]:
-        """For a recipe that goes on from here. Those who keep this one read it later in the same backward pass."""
-        value = self._get()
+    def pass_on(self) -> tuple[Tensor, bool]:
+        """For a recipe that goes on from here, and whether it may overwrite it. Readers come later in the same backward pass."""
+        value, mine = self._get()
         if self._readers > 0:
             self._remember(value)
-        return value, self._value is None
+        return value, mine and self._value is None
+
+    def _get(self) -> tuple[Tensor, bool]:
+        value = self._value
+        return self._make() if value is None else (value, False)
+
+    def _make(self) -> tuple[Tensor, bool]:
+        """The value, and whether nobody else has it."""
+        raise NotImplementedError
 
     def _remember(self, value: Tensor) -> None:
         if self._value is None:
+            me = weakref.ref(self)  # the engine must not keep alive until the end what is freed on the way
+
+            def forget() -> None:
+                if (found := me()) is not None:
+                    found._forget()
+
             try:
                 # A backward pass that leaves out some readers must not leave the value behind.
-                torch.autograd.Variable._execution_engine.queue_callback(self._forget)
+                torch.autograd.Variable._execution_engine.queue_callback(forget)
             except RuntimeError:
                 return  # read outside of a backward pass
             self._value = value
 
     def _forget(self) -> None:
         self._value = None
-        self._reads = 0
+        self._done = 0
+        self._turn += 1
+
+
+class Leaf(_Value):
+    """A tensor that is kept as it is."""
+
+    def __init__(self, tensor: Tensor):
+        super().__init__()
+        self._tensor: Tensor | None = tensor.detach()
+        self._version = tensor._version
+        self._packed: Any = None
+        self.hooks: Hooks | None = None
+
+    def hold(self, saved: Tensor, outer: Hooks | None) -> None:
+        """What surrounds us (an ebb.offload, torch's save_on_cpu) moves it as it moves what others save."""
+        if outer is None or self._tensor is None:
+            return
+        self._packed, self.hooks = outer[0](saved), outer
+        self._tensor = None
+
+    def held_by(self, outer: Hooks | None) -> bool:
+        return self.hooks == outer
+
+    @property
+    def tensor(self) -> Tensor | None:
+        return self._tensor
+
+    def _make(self) -> tuple[Tensor, bool]:
+        if self.hooks is not None:
+            return self.hooks[1](self._packed), False
+        assert self._tensor is not None
+        if self._tensor._version != self._version:
+            raise Error(_CHANGED.format(tuple(self._tensor.shape)))
+        if self._tensor.untyped_storage().nbytes() == 0 and self._tensor.numel() > 0:
+            raise Error(f"the memory of a tensor of shape {tuple(self._tensor.shape)} that a compressed layer needs for its backward "
+                        "pass has been freed, as FSDP does with parameters; put this layer and the one after it into one "
+                        'unit, or use norm="exact"')
+        return self._tensor, False
+
+    def _remember(self, value: Tensor) -> None:
+        if self.hooks is not None:  # some allow only one look in a backward pass
+            super()._remember(value)
+
+
+class Recipe(_Value):
+    """A value and how to compute it again: `compute(value of the first part, may it be overwritten, other values)`."""
+
+    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf, others: Sequence[Leaf] = ()):
+        super().__init__()
+        self._compute, self._first, self._others = compute, first, others
+
+    def _make(self) -> tuple[Tensor, bool]:
+        first, mine = self._first.pass_on()
+        kind = first.device.type
+        with torch.no_grad():
+            others = [other.pass_on()[0] for other in self._others]
+            if torch.is_autocast_enabled(kind):  # a backward() inside of it; types are what they were in the forward pass
+                with torch.autocast(kind, enabled=False):
+                    value = self._compute(first, mine, *others)
+            else:
+                value = self._compute(first, mine, *others)
+        return value, mine or value.data_ptr() != first.data_ptr()
 
 
 class Source:
@@ -134,63 +172,78 @@ class Source:
     """
 
     def __init__(self, tensor: Tensor):
-        self._version = tensor._version
-        self.recipe: Recipe | None = None
-        self.offer: Recipe | None = None
-        self.kept: dict[Any, Tensor] = {}
+        self._version, self._address = tensor._version, tensor.data_ptr()
+        self._recipe: weakref.ref[Recipe] | None = None
+        self._offer: weakref.ref[Recipe] | None = None
+        self.kept: weakref.WeakValueDictionary[Any, Leaf] = weakref.WeakValueDictionary()
 
     @staticmethod
     def known(tensor: Tensor) -> Source | None:
         """None where nothing is known, or where the tensor has changed since."""
-        found = getattr(tensor, _NAME, None)
-        return found if found is not None and found._version == tensor._version else None
+        known = _SOURCES.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor and known[1]._is_of(tensor) else None
 
     @staticmethod
     def of(tensor: Tensor) -> Source:
         """An empty one where nothing is known."""
         found = Source.known(tensor)
-        if found is None:
-            found = Source(tensor)
-            setattr(tensor, _NAME, found)
+        if found is not None:
+            return found
+        name, found = id(tensor), Source(tensor)
+
+        def gone(ref: weakref.ref[Tensor]) -> None:
+            if (now := _SOURCES.get(name)) is not None and now[0] is ref:
+                del _SOURCES[name]
+
+        _SOURCES[name] = (weakref.ref(tensor, gone), found)
         return found
 
-    def start(self, tensor: Tensor) -> Recipe | Leaf:
-        """Where a recipe for something computed from `tensor` begins."""
-        return self.recipe or Leaf(tensor)
+    def _is_of(self, tensor: Tensor) -> bool:
+        return self._version == tensor._version and self._address == tensor.data_ptr()
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return None if self._recipe is None else self._recipe()
+
+    @recipe.setter
+    def recipe(self, recipe: Recipe) -> None:
+        self._recipe = weakref.ref(recipe)
+
+    @property
+    def offer(self) -> Recipe | None:
+        return None if self._offer is None else self._offer()
+
+    @offer.setter
+    def offer(self, offer: Recipe) -> None:
+        self._offer = weakref.ref(offer)
+
+
+# Not an attribute of the tensor: that would go into files and copies of it.
+_SOURCES: dict[int, tuple[weakref.ref[Tensor], Source]] = {}
 
 
 class _Kept:
-    def __init__(self, recipe: Recipe, outer: Hooks | None):
-        self.recipe = recipe
-        recipe.keep(outer)
+    """What the graph saves: a value to read, and the recipe that rests on it."""
+
+    __slots__ = ("_value", "_leaves", "_turn")
+
+    def __init__(self, value: _Value, leaves: Recipe | None):
+        self._value, self._leaves, self._turn = value, leaves, -1
+        value.enrol()
+
+    def read(self) -> Tensor:
+        value, self._turn = self._value.read(self._turn)
+        return value
+
+    def __del__(self) -> None:
+        self._value.dismiss(self._turn)
 
 
-class keeping:  # noqa: N801 - a context
-    """Operations inside keep `recipe` where they would save `tensor`; None: whatever they save."""
-
-    def __init__(self, recipe: Recipe, tensor: Tensor | None = None):
-        self._recipe, self._tensor, self._all = recipe, tensor, tensor is None
-        self._outer = outer_hooks()
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
-
-    def __enter__(self) -> None:
-        self._hooks.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._hooks.__exit__(*error)
-        self._tensor = None  # torch keeps the hooks as long as what they packed
-
-    def _pack(self, saved: Tensor) -> Any:
-        if self._all or _same_memory(saved, self._tensor):
-            return _Kept(self._recipe, self._outer)
-        return _leaf(saved, self._outer)
-
-
-class watching:  # noqa: N801 - a context
-    """Operations inside keep recipes where they would save tensors that have one: those of torch that are no layers of ours."""
+class _Hooks:
+    """A context with saved-tensor hooks of ours."""
 
     def __init__(self) -> None:
-        self._outer = outer_hooks()
+        self.outer = outer_hooks()
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
 
     def __enter__(self) -> None:
@@ -198,23 +251,61 @@ class watching:  # noqa: N801 - a context
 
     def __exit__(self, *error: Any) -> None:
         self._hooks.__exit__(*error)
+
+    def _pack(self, saved: Tensor) -> Any:
+        raise NotImplementedError
+
+    def _as_torch(self, saved: Tensor) -> Any:
+        """Torch does not look for changes in place where hooks are: what is saved comes with its version."""
+        if self.outer is not None:
+            pack, unpack = self.outer
+            return pack(saved), None, unpack
+        return saved.detach() if saved.grad_fn is not None else saved, saved._version, None
+
+
+class keeping(_Hooks):  # noqa: N801 - a context
+    """Operations inside keep `value` where they would save `tensor` (None: whatever they save), and with it `leaves`, a recipe
+    that rests on it: it is the output's. If they do not save `tensor` that recipe is gone with its last user."""
+
+    def __init__(self, value: Recipe | Leaf, tensor: Tensor | None, leaves: Recipe | None = None):
+        super().__init__()
+        self._value, self._tensor, self._leaves = value, tensor, leaves
+        self._all = tensor is None
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        del self._value, self._tensor, self._leaves, self._hooks  # torch has the hooks as long as what they packed
+
+    def _pack(self, saved: Tensor) -> Any:
+        if not self._all and not _same_memory(saved, self._tensor):
+            return self._as_torch(saved)
+        if isinstance(self._value, Leaf):
+            self._value.hold(saved, self.outer)
+        return _Kept(self._value, self._leaves)
+
+
+class watching(_Hooks):  # noqa: N801 - a context
+    """Operations inside keep recipes where they would save tensors that have one: those of torch that are no layers of ours."""
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        del self._hooks
 
     def _pack(self, saved: Tensor) -> Any:
         source = Source.known(saved)
-        if source is not None and source.recipe is not None:
-            return _Kept(source.recipe, self._outer)
-        return _leaf(saved, self._outer)
+        recipe = None if source is None else source.recipe
+        return self._as_torch(saved) if recipe is None else _Kept(recipe, None)
 
 
-def _leaf(saved: Tensor, outer: Hooks | None) -> Leaf:
-    """Torch does not look for changes in place where hooks are; a leaf does."""
-    leaf = Leaf(saved)
-    leaf.hold(outer)
-    return leaf
-
-
-def _unpack(packed: _Kept | Leaf) -> Tensor:
-    return packed.recipe.read() if isinstance(packed, _Kept) else packed.get()
+def _unpack(packed: Any) -> Tensor:
+    if type(packed) is _Kept:
+        return packed.read()
+    saved, version, unpack = packed
+    if unpack is not None:
+        return unpack(saved)
+    if saved._version != version:
+        raise Error(_CHANGED.format(tuple(saved.shape)))
+    return saved
 
 
 def _same_memory(one: Tensor, other: Tensor | None) -> bool:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order, masked, range_bits, sign_bits
+from ebb._compressed.arithmetic import Order, masked, positive_bits, range_bits, sign_bits
 from ebb._compressed.settings import at_work, settings_of
 from ebb._source import Leaf, Recipe, Source, keeping
 
@@ -19,10 +21,11 @@ class _Bits(torch.autograd.Function):
     """An activation that passes a gradient on where a bit is set, and `slope` times it elsewhere."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Any, slope: float, limits: tuple[float, float] | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float,
+                leaves: Recipe | None = None) -> Tensor:
         ctx.order, ctx.slope = Order(x), slope
-        flat = ctx.order.flat(x)
-        ctx.save_for_backward(sign_bits(flat) if limits is None else range_bits(flat, *limits))
+        ctx.leaves = leaves  # somebody must own it until another layer does
+        ctx.save_for_backward(bits(ctx.order.flat(x)))
         out = layer.stock.forward(layer, x)
         if layer.inplace:
             ctx.mark_dirty(x)
@@ -32,25 +35,8 @@ class _Bits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (bits,) = ctx.saved_tensors
-        return ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope)), None, None, None
-
-
-class _ReluAgain(torch.autograd.Function):
-    """A ReLU that saves its output as torch's does; what is kept for it is a recipe."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
-        out = F.relu(x, inplace)
-        if inplace:
-            ctx.mark_dirty(x)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
-        (out,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(gy, out, 0), None
+        ctx.leaves = None
+        return ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope)), None, None, None, None
 
 
 def _relu(x: Tensor, mine: bool) -> Tensor:
@@ -65,13 +51,13 @@ class ReLU(nn.ReLU):
             return super().forward(x)
         before = Source.of(x).recipe
         if before is None:
-            return _Bits.apply(x, self, 0.0, None)
+            return _Bits.apply(x, self, sign_bits, 0.0)
         recipe = Recipe(_relu, before)
         if settings_of(self).way == "compress":
-            out = _Bits.apply(x, self, 0.0, None)
+            out = _Bits.apply(x, self, sign_bits, 0.0, recipe)
         else:
-            with keeping(recipe):
-                out = _ReluAgain.apply(x, self.inplace)
+            with keeping(recipe, None):  # its output is all it saves
+                out = super().forward(x)
         Source.of(out).recipe = recipe
         return out
 
@@ -80,21 +66,25 @@ class ReLU6(nn.ReLU6):
     stock = nn.ReLU6
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Bits.apply(x, self, 0.0, (0.0, 6.0)) if at_work(x) else super().forward(x)
+        return _Bits.apply(x, self, partial(range_bits, low=0.0, high=6.0), 0.0) if at_work(x) else super().forward(x)
 
 
 class Hardtanh(nn.Hardtanh):
     stock = nn.Hardtanh
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Bits.apply(x, self, 0.0, (self.min_val, self.max_val)) if at_work(x) else super().forward(x)
+        if not at_work(x):
+            return super().forward(x)
+        return _Bits.apply(x, self, partial(range_bits, low=self.min_val, high=self.max_val), 0.0)
 
 
 class LeakyReLU(nn.LeakyReLU):
     stock = nn.LeakyReLU
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Bits.apply(x, self, self.negative_slope, None) if at_work(x) else super().forward(x)
+        if not at_work(x) or self.negative_slope == 0:  # 0 times a gradient is not always 0, and is what torch gives
+            return super().forward(x)
+        return _Bits.apply(x, self, positive_bits, self.negative_slope)
 
 
 class _Gate:
@@ -103,13 +93,12 @@ class _Gate:
     def forward(self: Any, x: Tensor) -> Tensor:
         if not at_work(x) or getattr(self, "inplace", False):
             return super().forward(x)  # type: ignore[misc]
-        before = Source.of(x).recipe
-        if before is None:
+        before = Source.of(x).recipe or Leaf(x)
+        recipe = Recipe(self._again(), before)
+        with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
-        else:
-            with keeping(before, x):
-                out = super().forward(x)  # type: ignore[misc]
-        Source.of(out).recipe = Recipe(self._again(), before or Leaf(x))
+        if out.dtype == x.dtype:  # else autocast had its own input
+            Source.of(out).recipe = recipe
         return out
 
 

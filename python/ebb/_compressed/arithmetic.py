@@ -217,14 +217,14 @@ class Order:
             if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
                 self.format = channels_last
 
-    def known(self, x: Tensor) -> bool:
-        """Whether x is one of the two orders that can be had again."""
-        return x.is_contiguous(memory_format=self.format)
-
     def flat(self, x: Tensor) -> Tensor:
         """A view where x lies like the first one, else a copy."""
         x = x.contiguous(memory_format=self.format)
         return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
+
+    def empty(self, like: Tensor) -> Tensor:
+        """Memory of its shape and order, of the type of `like` and beside it."""
+        return torch.empty(self._shape, dtype=like.dtype, device=like.device, memory_format=self.format)
 
     def back(self, flat: Tensor) -> Tensor:
         if self.format == torch.contiguous_format:
@@ -236,29 +236,38 @@ def sign_bits(x: Tensor) -> Tensor:
     """A bit for each element of a flat tensor, 1 where a ReLU lets the gradient pass, lowest bit first."""
     if (kernels := _kernels(x)) is not None:
         return kernels.bits_of(x, 0.0, None)
-    return _pack_bits(torch.le(x, 0).logical_not_())
+    return pack_bits(torch.le(x, 0).logical_not_())
+
+
+def positive_bits(x: Tensor) -> Tensor:
+    """1 where LeakyReLU lets the gradient pass: unlike a ReLU's, not where x is no number."""
+    return pack_bits(torch.gt(x, 0))
 
 
 def range_bits(x: Tensor, low: float, high: float) -> Tensor:
     """1 where Hardtanh lets the gradient pass."""
     if (kernels := _kernels(x)) is not None:
         return kernels.bits_of(x, low, high)
-    return _pack_bits(torch.le(x, low).logical_or_(torch.ge(x, high)).logical_not_())
+    return pack_bits(torch.le(x, low).logical_or_(torch.ge(x, high)).logical_not_())
 
 
-def _pack_bits(bits: Tensor) -> Tensor:
+def pack_bits(bits: Tensor) -> Tensor:
+    """Of a flat tensor of bools, lowest bit first."""
     flat = bits.view(torch.uint8)
     if flat.numel() % 8:
         flat = F.pad(flat, (0, 8 - flat.numel() % 8))
-    return (flat.view(-1, 8) * _powers(bits.device)).sum(1, dtype=torch.uint8)
+    return (flat.view(flat.numel() // 8, 8) * _powers(bits.device)).sum(1, dtype=torch.uint8)
 
 
 def masked(bits: Tensor, gy: Tensor, slope: float = 0.0) -> Tensor:
     """A flat gradient where the bit is 1, slope times it elsewhere."""
     if (kernels := _kernels(gy)) is not None:
         return kernels.masked(bits, gy, slope)
-    passes = bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[: gy.numel()]
-    return torch.where(passes, gy, slope * gy if slope else gy.new_zeros(()))
+    return torch.where(unpack_bits(bits, gy.numel()), gy, slope * gy if slope else gy.new_zeros(()))
+
+
+def unpack_bits(bits: Tensor, count: int) -> Tensor:
+    return bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[:count]
 
 
 @lru_cache
@@ -307,7 +316,7 @@ def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
     flat = x.float()
     if flat.numel() % BLOCK:
         flat = F.pad(flat, (0, BLOCK - flat.numel() % BLOCK))
-    flat = flat.view(-1, BLOCK)
+    flat = flat.view(flat.numel() // BLOCK, BLOCK)
     scale = flat.abs().amax(1, keepdim=True).div_(127).clamp_(2.0**-126, 2.0**121)
     return (flat / scale).round_().to(torch.int8).view(-1)[: x.numel()], scale.view(-1)
 
@@ -316,4 +325,4 @@ def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor
     count = codes.numel()
     if count % BLOCK:
         codes = F.pad(codes, (0, BLOCK - count % BLOCK))
-    return (codes.view(-1, BLOCK) * scale.view(-1, 1)).view(-1)[:count].to(dtype)
+    return (codes.view(scale.numel(), BLOCK) * scale.view(-1, 1)).view(-1)[:count].to(dtype)

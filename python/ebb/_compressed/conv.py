@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import Convolution, pool, pooled_weight_gradient
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
-from ebb._source import Leaf, Recipe, Source, keeping
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 
 class _Pooled(torch.autograd.Function):
@@ -69,33 +69,33 @@ class _Compressed:
     def forward(self: Any, x: Tensor) -> Tensor:
         settings = settings_of(self)
         weight, bias = self.weight, self.bias
-        if not at_work(x, weight, bias) or x.dim() != 2 + len(self.stride):
-            return super().forward(x)  # type: ignore[misc]
+        if x.dim() != 2 + len(self.stride) or not at_work(x, weight, bias):
+            return self._conv_forward(x, weight, bias)
         if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
             x = x.to(dtype)
         computed = x.requires_grad or settings.data
         if settings.way == "compress" and computed and max(settings.block) > 1 and weight.requires_grad:
-            return self._pooled(x, settings)
-        source = Source.of(x)
-        if source.recipe is None:
+            return self._pooled(x, weight, bias, settings)
+        before = Source.of(x).recipe or Leaf(x)
+        others = [Leaf(one) for one in (weight, bias) if one is not None]
+        offer = Recipe(_Again(self), before, others)
+        with keeping(before, x, offer):
             out = self._conv_forward(x, weight, bias)
-        else:
-            with keeping(source.recipe, x):
-                out = self._conv_forward(x, weight, bias)
-        if weight.requires_grad and dtype is None:  # then its input is kept
-            others = [Leaf(weight, shared=True)] + ([Leaf(bias, shared=True)] if bias is not None else [])
-            Source.of(out).offer = Recipe(_Again(self), source.start(x), others)
+        Source.of(out).offer = offer
         return out
 
-    def _pooled(self: Any, x: Tensor, settings: Any) -> Tensor:
-        kept = Source.of(x).kept
-        name = (settings.block, settings.pooling)
-        if name not in kept:  # two layers that read one tensor share it
+    def _pooled(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None, settings: Any) -> Tensor:
+        source, name, outer = Source.of(x), (settings.block, settings.pooling), outer_hooks()
+        leaf = source.kept.get(name)
+        if leaf is None or not leaf.held_by(outer):  # two layers that read one tensor share it
             with torch.no_grad():
-                kept[name] = pool(x.detach(), settings.block, settings.pooling)
-        weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
-        with without_autocast(x):
-            return _Pooled.apply(x, weight, bias, kept[name], self, _geometry(self), settings.block)
+                leaf = Leaf(pool(x.detach(), settings.block, settings.pooling))
+            source.kept[name] = leaf
+        # What has been moved away need not be here to be saved: something else stands for it.
+        small = x.new_empty(1) if leaf.tensor is None else leaf.tensor
+        weight, bias = (None if one is None else one.to(x.dtype) for one in (weight, bias))
+        with without_autocast(x), keeping(leaf, small):
+            return _Pooled.apply(x, weight, bias, small, self, _geometry(self), settings.block)
 
 
 class _Again:
@@ -106,8 +106,8 @@ class _Again:
         self._rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
 
     def __call__(self, x: Tensor, mine: bool, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        with without_autocast(x):
-            return self._function(x, weight, bias, *self._rest)
+        weight, bias = (None if one is None else one.to(x.dtype) for one in (weight, bias))  # as autocast did
+        return self._function(x, weight, bias, *self._rest)
 
 
 class Conv1d(_Compressed, nn.Conv1d):

@@ -1,80 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout that keeps the state of the generator, from which the same noise comes again."""
+"""Dropout that keeps a bit of each element; torch keeps a byte or a whole number. Generators go on as they would with torch's.
+
+A generator's state would be less still, but it is shared by threads: the noise of the forward pass could not be had again for
+sure.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order
+from ebb._compressed.arithmetic import Order, pack_bits, sign_bits, unpack_bits
 from ebb._compressed.settings import at_work
-from ebb._source import Recipe, Source
+from ebb._source import Leaf, Recipe, Source, keeping
 
 
-def _state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+class _Noise:
+    """How what is kept of the noise goes onto a value or a gradient."""
 
+    def __init__(self, order: Order, p: float, kind: str):
+        self._order, self._p, self._kind = order, p, kind
 
-def _set_state(state: Tensor, device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)
-
-
-@contextmanager
-def _generator_at(state: Tensor, device: torch.device) -> Iterator[None]:
-    now = _state(device)
-    _set_state(state, device)
-    try:
-        yield
-    finally:
-        _set_state(now, device)
-
-
-class _Again:
-    """The same noise on another value of the same shape and order."""
-
-    def __init__(self, layer: Any, state: Tensor, order: Order):
-        self._layer, self._state, self._order, self._p = layer.stock(layer.p), state, order, layer.p
-
-    def __call__(self, x: Tensor, mine: bool = False) -> Tensor:
-        x = self._order.back(self._order.flat(x))
-        with _generator_at(self._state, x.device):
-            return self._layer(x)
+    def __call__(self, x: Tensor, mine: bool, kept: Tensor) -> Tensor:
+        if self._kind == "channels":
+            return x * kept
+        there = self._order.back(unpack_bits(kept, x.numel()))
+        if self._kind == "elements":
+            return x * there.to(x.dtype).div_(1 - self._p)
+        # Torch's kernel divides in the precision it computes in.
+        left = torch.tensor(1 - self._p, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+        return torch.ops.aten.native_dropout_backward(x, there, 1.0 / left.item())
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Any, again: _Again) -> Tensor:
-        ctx.again = again
-        if layer.inplace:
+    def forward(ctx: Any, x: Tensor, made: Tensor | None, noise: Tensor | None, kept: Tensor, how: _Noise, inplace: bool) -> Tensor:
+        ctx.how = how
+        ctx.save_for_backward(kept)
+        if made is not None:
+            return made
+        if inplace:
             ctx.mark_dirty(x)
-        return layer.stock.forward(layer, x)
+            return x.mul_(noise)
+        return x * noise
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.again(gy), None, None
+        (kept,) = ctx.saved_tensors
+        return ctx.how(gy, False, kept), None, None, None, None, None
 
 
 class _Compressed:
-    """A mixin in front of nn.DropoutNd. The noise depends on the order in memory, so that must be a known one."""
+    """A mixin in front of nn.DropoutNd; `dims` are those of its input, where it drops whole channels."""
+
+    dims = 0
 
     def forward(self: Any, x: Tensor) -> Tensor:
-        order = Order(x)
-        if not at_work(x) or not self.training or not order.known(x):
+        p = self.p
+        if not self.training or not 0 < p < 1 or x.numel() == 0 or not x.is_floating_point() or self.dims not in (0, x.dim()) \
+                or not at_work(x):
             return super().forward(x)  # type: ignore[misc]
-        again = _Again(self, _state(x.device), order)
-        before = Source.of(x).recipe
-        out = _Dropout.apply(x, self, again)
-        if before is not None:
-            Source.of(out).recipe = Recipe(again, before)
+        order = Order(x)
+        made = noise = None
+        with torch.no_grad():
+            if self.dims:
+                kind = "channels"
+                noise = x.new_empty(*x.shape[:2], *[1] * (x.dim() - 2)).bernoulli_(1 - p).div_(1 - p)
+                kept = noise
+            elif x.is_cuda and not self.inplace:
+                kind = "fused"
+                made, there = torch.native_dropout(x.detach(), p, True)
+                kept = pack_bits(order.flat(there))
+            else:
+                kind = "elements"
+                noise = torch.empty_like(x).bernoulli_(1 - p)
+                kept = sign_bits(order.flat(noise))
+                noise.div_(1 - p)
+        how, leaf, before = _Noise(order, p, kind), Leaf(kept), Source.of(x).recipe
+        recipe = None if before is None else Recipe(how, before, [leaf])
+        with keeping(leaf, kept, recipe):
+            out = _Dropout.apply(x, made, noise, kept, how, self.inplace)
+        if recipe is not None:
+            Source.of(out).recipe = recipe
         return out
 
 
@@ -84,11 +95,14 @@ class Dropout(_Compressed, nn.Dropout):
 
 class Dropout1d(_Compressed, nn.Dropout1d):
     stock = nn.Dropout1d
+    dims = 3
 
 
 class Dropout2d(_Compressed, nn.Dropout2d):
     stock = nn.Dropout2d
+    dims = 4
 
 
 class Dropout3d(_Compressed, nn.Dropout3d):
     stock = nn.Dropout3d
+    dims = 5

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, int8_blocks
-from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
+from ebb._compressed.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
 from ebb._source import Source, keeping
 
 
@@ -21,13 +21,13 @@ class _Lossy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, codec: str, seed: int) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        ctx.codec, ctx.count = codec, rows.shape[0]
+        rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
+        ctx.codec = codec
         if codec == "int8":
             ctx.save_for_backward(weight, *int8_blocks(rows.reshape(-1)))
         else:
-            ctx.seed = seed
-            ctx.save_for_backward(weight, _signs(ctx.seed, rows) @ rows)
+            # Saved with its projection: torch's checkpoint runs this again, with another seed.
+            ctx.save_for_backward(weight, _signs(seed, rows) @ rows, torch.tensor(seed))
         return F.linear(x, weight, bias)
 
     @staticmethod
@@ -35,15 +35,16 @@ class _Lossy(torch.autograd.Function):
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         weight, *kept = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
-        rows = gy.reshape(ctx.count, -1)
+        outs, ins = weight.shape
+        rows = gy.reshape(gy.numel() // max(1, outs), outs)
         with without_autocast(gy):
             gx = gy @ weight if need_x else None
             gb = rows.sum(0) if need_bias else None
             gw = None
             if need_weight and ctx.codec == "int8":
-                gw = rows.t() @ from_int8_blocks(*kept, gy.dtype).view(ctx.count, -1)
+                gw = rows.t() @ from_int8_blocks(*kept, gy.dtype).view(rows.shape[0], ins)
             elif need_weight:
-                gw = (_signs(ctx.seed, rows) @ rows).t() @ kept[0]
+                gw = (_signs(int(kept[1]), rows) @ rows).t() @ kept[0]
         return gx, gw, gb, None, None
 
 
@@ -64,7 +65,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         settings = settings_of(self)
-        if not at_work(x, self.weight, self.bias):
+        if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)
         if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
             x = x.to(dtype)

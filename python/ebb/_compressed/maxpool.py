@@ -52,14 +52,15 @@ class _Windows:
         return start.view(-1, *[1] * (len(self._out) - 1 - axis))
 
 
-class _MaxPool2d(torch.autograd.Function):
+class _MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:
-        out, places = F.max_pool2d(x, layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, True)
+        dims = x.dim() - 2
+        function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
+        out, places = function(x, layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, True)
         ctx.windows = _Windows(layer, x.shape[2:], out.shape[2:], x.device)
-        ctx.size, ctx.ceil, ctx.order = x.shape, layer.ceil_mode, Order(out)
+        ctx.like, ctx.ceil, ctx.order = Order(x), layer.ceil_mode, Order(out)
         ctx.most = math.prod(ctx.windows.kernel) - 1
-        ctx.last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
         ctx.save_for_backward(pack_small(ctx.order.flat(ctx.windows.inside(places)), ctx.most))
         return out
 
@@ -67,24 +68,42 @@ class _MaxPool2d(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, None]:
         (packed,) = ctx.saved_tensors
-        places = ctx.windows.outside(ctx.order.back(unpack_small(packed, ctx.most, gy.numel())))
-        # Torch asks for the input, and looks at its size and order alone.
-        like = torch.empty(ctx.size, dtype=gy.dtype, device=gy.device,
-                           memory_format=torch.channels_last if ctx.last else torch.contiguous_format)
         windows = ctx.windows
-        return torch.ops.aten.max_pool2d_with_indices_backward(
-            gy, like, windows.kernel, windows.stride, windows.padding, windows.dilation, ctx.ceil, places), None
+        places = windows.outside(ctx.order.back(unpack_small(packed, ctx.most, gy.numel())))
+        like = ctx.like.empty(gy)  # torch asks for the input, and looks at its size and order alone
+        options = [windows.kernel, windows.stride, windows.padding, windows.dilation]
+        if len(windows.kernel) == 3:
+            return torch.ops.aten.max_pool3d_with_indices_backward(gy, like, *options, ctx.ceil, places), None
+        if len(windows.kernel) == 2:
+            return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ctx.ceil, places), None
+        gy, like, places = (one.unsqueeze(2) for one in (gy, like, places))
+        options = [(first, *each) for first, each in zip((1, 1, 0, 1), options)]
+        return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ctx.ceil, places).squeeze(2), None
 
 
-class MaxPool2d(nn.MaxPool2d):
+class _Compressed:
+    """A mixin in front of nn.MaxPoolNd; `dims` are spatial."""
+
+    dims = 0
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        kernel = self.kernel_size
+        window = kernel**self.dims if isinstance(kernel, int) else math.prod(kernel)
+        if self.return_indices or x.dim() != 2 + self.dims or window > 256 or not at_work(x):
+            return super().forward(x)  # type: ignore[misc]
+        return _MaxPool.apply(x, self)
+
+
+class MaxPool1d(_Compressed, nn.MaxPool1d):
+    stock = nn.MaxPool1d
+    dims = 1
+
+
+class MaxPool2d(_Compressed, nn.MaxPool2d):
     stock = nn.MaxPool2d
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not at_work(x) or self.return_indices or x.dim() != 4 or _window(self) > 256:
-            return super().forward(x)
-        return _MaxPool2d.apply(x, self)
+    dims = 2
 
 
-def _window(layer: Any) -> int:
-    kernel = layer.kernel_size
-    return kernel * kernel if isinstance(kernel, int) else math.prod(kernel)
+class MaxPool3d(_Compressed, nn.MaxPool3d):
+    stock = nn.MaxPool3d
+    dims = 3

@@ -11,38 +11,29 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import Order, from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
-from ebb._compressed.settings import at_work, settings_of
-from ebb._source import Leaf, Recipe, Source, foreign_hooks, keeping
+from ebb._compressed.settings import at_work, parametrised, settings_of
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 
 class _BatchAgain:
     def __init__(self, eps: float, batch_statistics: bool, weight: bool):
         self._eps, self._batch_statistics, self._weight = eps, batch_statistics, weight
+        self._found: tuple[Tensor, Tensor] | None = None
+
+    def learn(self, out: Tensor) -> None:
+        """The statistics that the forward pass found, where torch's kernel for the second half has the bits of the whole."""
+        node = out.grad_fn
+        if self._batch_statistics and out.is_cuda and node is not None and node.name().startswith("NativeBatchNormBackward") \
+                and outer_hooks() is None:
+            self._found = node._saved_result1, node._saved_result2  # type: ignore[attr-defined]
 
     def __call__(self, x: Tensor, mine: bool, *others: Tensor) -> Tensor:
         rest = list(others)
         weight, bias = (rest.pop(0), rest.pop(0)) if self._weight else (None, None)
+        if self._found is not None:
+            return torch.batch_norm_elemt(x, weight, bias, *self._found, self._eps)
         mean, var = (None, None) if self._batch_statistics else rest
         return F.batch_norm(x, mean, var, weight, bias, self._batch_statistics, 0.0, self._eps)
-
-
-class _ScaleAgain:
-    """Torch's own kernel for the second half of batch norm, with the statistics that the forward pass found."""
-
-    def __init__(self, eps: float):
-        self._eps = eps
-
-    def __call__(self, x: Tensor, mine: bool, mean: Tensor, invstd: Tensor, *affine: Tensor) -> Tensor:
-        weight, bias = affine if affine else (None, None)
-        return torch.batch_norm_elemt(x, weight, bias, mean, invstd, self._eps)
-
-
-def _statistics_of(out: Tensor) -> list[Leaf] | None:
-    """Where a call of torch's second kernel gives the bits of the whole: mean and 1 / deviation."""
-    node = out.grad_fn
-    if not out.is_cuda or node is None or not node.name().startswith("NativeBatchNormBackward") or foreign_hooks():
-        return None
-    return [Leaf(node._saved_result1, shared=True), Leaf(node._saved_result2, shared=True)]
 
 
 class _BatchInt8(torch.autograd.Function):
@@ -73,29 +64,37 @@ class _BatchInt8(torch.autograd.Function):
         return *found, None, None, None, None, None
 
 
+def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
+    """Of parameters and statistics: by the backward pass they may have changed, or their memory may be freed (FSDP)."""
+    there = [one.detach() for one in them if one is not None]
+    if any(8 * one.numel() > x.numel() for one in there):  # they weigh as much as what is saved by it; changes are found
+        return [Leaf(one) for one in there]
+    if len(there) == 2 and there[0].dtype == there[1].dtype:
+        return [Leaf(one) for one in torch.stack(there).unbind()]
+    return [Leaf(one.clone()) for one in there]
+
+
 class _Batch:
     """A mixin in front of nn.BatchNormNd."""
 
     def forward(self: Any, x: Tensor) -> Tensor:
-        if not at_work(x, self.weight, self.bias):
+        if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
         way = settings_of(self).way
         if way == "compress":
             self._check_input_dim(x)
             return _BatchInt8.apply(x, self.weight, self.bias, *self._statistics(), self.eps)
         source = Source.of(x)
-        recipe = source.recipe or (source.offer if way == "recompute" else None)
-        statistics = [] if self.training or self.running_mean is None else \
-            [Leaf(one.clone(), shared=True) for one in (self.running_mean, self.running_var)]
-        if recipe is None:
+        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
+        affine = _copies(x, self.weight, self.bias)
+        statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
+        again = _BatchAgain(self.eps, not statistics, bool(affine))
+        recipe = Recipe(again, before, affine + statistics)
+        with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
-        else:
-            with keeping(recipe, x):
-                out = super().forward(x)  # type: ignore[misc]
-        affine = [Leaf(one, shared=True) for one in (self.weight, self.bias) if one is not None]
-        found = None if statistics else _statistics_of(out)
-        again: Any = _BatchAgain(self.eps, not statistics, bool(affine)) if found is None else _ScaleAgain(self.eps)
-        Source.of(out).recipe = Recipe(again, recipe or Leaf(x), affine + statistics if found is None else found + affine)
+        if out.dtype == x.dtype:
+            again.learn(out)
+            Source.of(out).recipe = recipe
         return out
 
     def _statistics(self: Any) -> tuple[Any, ...]:
@@ -162,22 +161,19 @@ class _SampleNorm:
     """A mixin in front of norms that know no batch."""
 
     def forward(self: Any, x: Tensor) -> Tensor:
-        if not at_work(x, self.weight, self.bias):
+        if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
         way = settings_of(self).way
         if way == "compress":
             return self._int8(x)
         source = Source.of(x)
-        recipe = source.recipe or (source.offer if way == "recompute" else None)
-        if recipe is None:
+        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
+        again = self._again([one is not None for one in (self.weight, self.bias)])
+        recipe = Recipe(again, before, _copies(x, self.weight, self.bias))
+        with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
-        else:
-            with keeping(recipe, x):
-                out = super().forward(x)  # type: ignore[misc]
-        if out.dtype == x.dtype:  # autocast may have had its own input
-            affine = [Leaf(one, shared=True) if one is not None else None for one in (self.weight, self.bias)]
-            again = self._again([one is not None for one in affine])
-            Source.of(out).recipe = Recipe(again, recipe or Leaf(x), [one for one in affine if one is not None])
+        if out.dtype == x.dtype:  # else autocast had its own input
+            Source.of(out).recipe = recipe
         return out
 
 

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ebb._errors import Error
 
 
 @dataclass
@@ -35,8 +38,18 @@ def settings_of(layer: torch.nn.Module) -> Settings:
 
 
 def at_work(*tensors: Tensor | None) -> bool:
-    """Whether there will be a backward pass. Elsewhere a layer does what torch's own does."""
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    """Whether there will be a backward pass. Elsewhere a layer does what torch's own does. The first tensor is the input."""
+    if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        return False
+    if torch._C._are_functorch_transforms_active():
+        raise Error("a compressed layer is used inside of a transform of torch.func, which cannot see what it keeps; call "
+                    "ebb.decompress(model) first, or use torch.autograd", "unavailable")
+    return tensors[0] is not None and not tensors[0].is_inference()  # torch cannot keep those
+
+
+def parametrised(layer: torch.nn.Module) -> bool:
+    """Whether reading a parameter computes it (torch.nn.utils.parametrize): twice would be once too often."""
+    return "parametrizations" in layer._modules
 
 
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
@@ -44,5 +57,6 @@ def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
-def without_autocast(tensor: Tensor) -> torch.autocast:
-    return torch.autocast(tensor.device.type, enabled=False)
+def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    kind = tensor.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
