@@ -9,10 +9,6 @@ namespace ebb {
 namespace {
 
 constexpr std::size_t kBlock = kInt8Block;
-constexpr std::int32_t kInfinite = 0x7F800000;
-
-// The size of a float as a whole number: larger floats give larger ones, NaN the largest.
-std::int32_t size_bits(float value) { return std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF; }
 
 // All scales, then all values.
 template <class T>
@@ -36,7 +32,7 @@ class Int8 : public ElementCodec<T> {
       for (const T value : block) {
         largest = std::max(largest, size_bits(static_cast<float>(value)));
       }
-      if (largest >= kInfinite) refuse(block, first);
+      if (largest >= kInfiniteSize) refuse(block, first);
       const float scale = int8_scale(std::bit_cast<float>(largest));
       scales[b] = scale;
       for (std::size_t i = 0; i < block.size(); ++i) {
@@ -60,7 +56,7 @@ class Int8 : public ElementCodec<T> {
 
   [[noreturn]] static void refuse(std::span<const T> block, std::size_t first) {
     const auto found = std::ranges::find_if(
-        block, [](T value) { return size_bits(static_cast<float>(value)) >= kInfinite; });
+        block, [](T value) { return size_bits(static_cast<float>(value)) >= kInfiniteSize; });
     fail(ErrorCode::invalid_argument, "codec int8: element ", first + (found - block.begin()),
          " is ", *found, "; it takes finite numbers in the range of float only");
   }

@@ -10,6 +10,12 @@ namespace ebb {
 
 inline constexpr std::int64_t kInt8Block = 64;
 
+// The size of a float as a whole number: larger floats give larger ones, NaN the largest.
+inline std::int32_t size_bits(float value) {
+  return std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF;
+}
+inline constexpr std::int32_t kInfiniteSize = 0x7F800000;
+
 // Never denormal: a scale that has lost its last bits would not reach the largest value; so what is
 // far below the least normal float becomes 0. And never so large that 127 of it are infinite, as the
 // largest float's would be, rounded up.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers too small for full precision count as 0 while this lives, on the thread that made it. A
-// silent neuron's membrane decays into them, and arithmetic on them is slow.
+// Whether numbers too small for full precision count as 0, on the thread that asks. A silent
+// neuron's membrane decays into them, and arithmetic on them is slow.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,14 @@
 
 namespace ebb {
 
-class FlushToZero {
+// They do (or do not) while this lives.
+template <bool kFlush>
+class SmallNumbers {
  public:
-  FlushToZero() : before_(read()) { write(before_ | kBits); }
-  FlushToZero(const FlushToZero&) = delete;
-  FlushToZero& operator=(const FlushToZero&) = delete;
-  ~FlushToZero() { write(before_); }
+  SmallNumbers() : before_(read()) { write(kFlush ? before_ | kBits : before_ & ~kBits); }
+  SmallNumbers(const SmallNumbers&) = delete;
+  SmallNumbers& operator=(const SmallNumbers&) = delete;
+  ~SmallNumbers() { write(before_); }
 
  private:
 #if defined(__x86_64__)
@@ -41,5 +43,8 @@ class FlushToZero {
 #endif
   Word before_;
 };
+
+using FlushToZero = SmallNumbers<true>;
+using KeepSmallNumbers = SmallNumbers<false>;  // what must have the bits of another library
 
 }  // namespace ebb

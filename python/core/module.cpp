@@ -14,4 +14,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_questions(module);
   ebb::python::bind_step_run(module);
   ebb::python::bind_network(module);
+  ebb::python::bind_compress(module);
 }

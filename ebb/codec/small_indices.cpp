@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/codec/small_indices.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "ebb/core/error.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kGrain = 4096;  // even, so that no two threads write one byte
+
+void check_bits(int bits) {
+  if (bits != 4 && bits != 8) {
+    fail(ErrorCode::invalid_argument, "small indices: ", bits, " bits each; it must be 4 or 8");
+  }
+}
+
+template <class Index>
+void refuse(const Index* indices, std::int64_t count, int bits) {
+  const auto* const found = std::find_if(indices, indices + count, [bits](Index index) {
+    return static_cast<std::uint64_t>(index) >> bits != 0;
+  });
+  fail(ErrorCode::invalid_argument, "small indices: element ", found - indices, " is ",
+       static_cast<std::int64_t>(*found), "; in ", bits, " bits it must be 0 to ", (1 << bits) - 1);
+}
+
+}  // namespace
+
+std::int64_t small_bytes(std::int64_t count, int bits) {
+  check_bits(bits);
+  return bits == 4 ? (count + 1) / 2 : count;
+}
+
+template <class Index>
+void pack_small(Workers& workers, std::int64_t count, const Index* indices, int bits,
+                std::uint8_t* packed) {
+  check_bits(bits);
+  std::atomic<std::uint64_t> all = 0;
+  workers.split(count, kGrain, [&](std::int64_t from, std::int64_t to) {
+    std::uint64_t seen = 0;
+    for (std::int64_t i = from; i < to; ++i) seen |= static_cast<std::uint64_t>(indices[i]);
+    all.fetch_or(seen, std::memory_order_relaxed);
+    if (bits == 8) {
+      for (std::int64_t i = from; i < to; ++i) packed[i] = static_cast<std::uint8_t>(indices[i]);
+      return;
+    }
+    for (std::int64_t i = from; i + 1 < to; i += 2) {
+      packed[i / 2] = static_cast<std::uint8_t>(indices[i] | indices[i + 1] << 4);
+    }
+    if ((to - from) % 2 != 0) packed[to / 2] = static_cast<std::uint8_t>(indices[to - 1]);
+  });
+  if (all >> bits != 0) refuse(indices, count, bits);
+}
+
+template <class Index>
+void unpack_small(Workers& workers, std::int64_t count, const std::uint8_t* packed, int bits,
+                  Index* indices) {
+  check_bits(bits);
+  workers.split(count, kGrain, [&](std::int64_t from, std::int64_t to) {
+    if (bits == 8) {
+      for (std::int64_t i = from; i < to; ++i) indices[i] = packed[i];
+      return;
+    }
+    for (std::int64_t i = from; i + 1 < to; i += 2) {
+      indices[i] = packed[i / 2] & 15;
+      indices[i + 1] = packed[i / 2] >> 4;
+    }
+    if ((to - from) % 2 != 0) indices[to - 1] = packed[to / 2] & 15;
+  });
+}
+
+template void pack_small(Workers&, std::int64_t, const std::int64_t*, int, std::uint8_t*);
+template void pack_small(Workers&, std::int64_t, const std::uint8_t*, int, std::uint8_t*);
+template void unpack_small(Workers&, std::int64_t, const std::uint8_t*, int, std::int64_t*);
+template void unpack_small(Workers&, std::int64_t, const std::uint8_t*, int, std::uint8_t*);
+
+}  // namespace ebb
