@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from ebb._compressed.arithmetic import Convolution, pool, pooled_weight_gradient
+from ebb._compressed import formulas, native
+from ebb._compressed.shapes import Convolution
 
 
 def spread(pooled: torch.Tensor, block: tuple[int, ...], size: tuple[int, ...]) -> torch.Tensor:
@@ -33,30 +34,33 @@ def convolutions(draw):
                 outs=groups * draw(st.integers(1, 2)), conv=Convolution(each(1, 3), before, after, dilation, groups))
 
 
+@pytest.mark.parametrize("by", [native, formulas])
 @settings(max_examples=300, deadline=None)
-@given(convolutions())
-def test_the_weight_gradient_is_that_of_the_spread_input(case):
+@given(case=convolutions())
+def test_the_weight_gradient_is_that_of_the_spread_input(by, case):
     conv, size, dims = case["conv"], case["size"], len(case["size"])
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2, case["ins"], *size, dtype=torch.float64, generator=generator)
-    small = pool(x, case["block"], "average")
-    whole = spread(small, case["block"], size)
+    block = tuple(min(p, n) for p, n in zip(case["block"], size))
+    small = by.pool(x, block, "average")
+    whole = spread(small, block, size)
     padding = [n for pair in reversed(list(zip(conv.before, conv.after))) for n in pair]
     weight = torch.zeros(case["outs"], case["ins"] // conv.groups, *case["kernel"], dtype=torch.float64, requires_grad=True)
     function = (torch.conv1d, torch.conv2d, torch.conv3d)[dims - 1]
     out = function(torch.nn.functional.pad(whole, padding), weight, None, conv.stride, 0, conv.dilation, conv.groups)
     gy = torch.randn(out.shape, dtype=torch.float64, generator=generator)
     (expected,) = torch.autograd.grad(out, weight, gy)
-    found = pooled_weight_gradient(small, gy, size, case["kernel"], case["block"], conv)
+    found = by.pooled_weight_gradient(small, gy, size, case["kernel"], block, conv)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("size", [(7,), (5, 8), (3, 4, 5)])
 @pytest.mark.parametrize("kind", ["average", "max"])
-def test_blocks_at_the_border_have_their_true_counts(size, kind):
+@pytest.mark.parametrize("by", [native, formulas])
+def test_blocks_at_the_border_have_their_true_counts(by, size, kind):
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     block = (3,) * len(size)
-    found = pool(x, block, kind)
+    found = by.pool(x, block, kind)
     assert found.shape[2:] == tuple(-(-n // 3) for n in size)
     for at in torch.cartesian_prod(*[torch.arange(n) for n in found.shape[2:]]).reshape(-1, len(size)).tolist():
         part = x[(..., *[slice(3 * i, 3 * i + 3) for i in at])].flatten(2)

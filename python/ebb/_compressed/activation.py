@@ -12,16 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order, masked, positive_bits, range_bits, sign_bits
+from ebb._compressed.arithmetic import masked, positive_bits, range_bits, sign_bits
 from ebb._compressed.settings import at_work, settings_of
+from ebb._compressed.shapes import Order
 from ebb._source import Leaf, Recipe, Source, keeping
 
 
 class _Bits(torch.autograd.Function):
-    """An activation that passes a gradient on where a bit is set, and `slope` times it elsewhere."""
+    """An activation that passes a gradient on where a bit is set, and `slope` times it, or nothing, elsewhere."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float,
+    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float | None,
                 leaves: Recipe | None = None) -> Tensor:
         ctx.order, ctx.slope = Order(x), slope
         ctx.leaves = leaves  # somebody must own it until another layer does
@@ -51,10 +52,10 @@ class ReLU(nn.ReLU):
             return super().forward(x)
         before = Source.of(x).recipe
         if before is None:
-            return _Bits.apply(x, self, sign_bits, 0.0)
+            return _Bits.apply(x, self, sign_bits, None)
         recipe = Recipe(_relu, before)
         if settings_of(self).way == "compress":
-            out = _Bits.apply(x, self, sign_bits, 0.0, recipe)
+            out = _Bits.apply(x, self, sign_bits, None, recipe)
         else:
             with keeping(recipe, None):  # its output is all it saves
                 out = super().forward(x)
@@ -66,7 +67,7 @@ class ReLU6(nn.ReLU6):
     stock = nn.ReLU6
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Bits.apply(x, self, partial(range_bits, low=0.0, high=6.0), 0.0) if at_work(x) else super().forward(x)
+        return _Bits.apply(x, self, partial(range_bits, low=0.0, high=6.0), None) if at_work(x) else super().forward(x)
 
 
 class Hardtanh(nn.Hardtanh):
@@ -75,7 +76,7 @@ class Hardtanh(nn.Hardtanh):
     def forward(self, x: Tensor) -> Tensor:
         if not at_work(x):
             return super().forward(x)
-        return _Bits.apply(x, self, partial(range_bits, low=self.min_val, high=self.max_val), 0.0)
+        return _Bits.apply(x, self, partial(range_bits, low=self.min_val, high=self.max_val), None)
 
 
 class LeakyReLU(nn.LeakyReLU):

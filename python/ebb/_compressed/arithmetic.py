@@ -1,196 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of compressed copies: the C++ room `codec` for float32 and float64 on a CPU, the same formulas in torch's
-operations elsewhere."""
+"""The arithmetic of compressed copies, each by what is fastest where its values are: C++ on a CPU, Triton on a GPU, and torch's
+own operations for everything else. All have one meaning, given here."""
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from ebb._compressed import formulas, native
+from ebb._compressed.shapes import Convolution
 
-@dataclass(frozen=True)
-class Convolution:
-    """Per spatial axis; `before` and `after` are zeros around the input."""
-
-    stride: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
+pack_bits, unpack_bits = formulas.pack_bits, formulas.unpack_bits
+pack_small, unpack_small = formulas.pack_small, formulas.unpack_small
 
 
 def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
     """The mean, or the largest, of each block; blocks at the end of an axis have their true counts."""
-    dims = len(block)
     block = tuple(min(p, n) for p, n in zip(block, x.shape[2:]))
-    if dims == 2 and kind == "average" and (kernels := _kernels(x)) is not None:
+    if len(block) == 2 and kind == "average" and (kernels := _kernels(x)) is not None:
         return kernels.box_sums(x, tuple(-(-n // p) for p, n in zip(block, x.shape[2:])), block, block, (0, 0), mean=True)
-    average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
-    largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
-    return (average if kind == "average" else largest)(x, block, block, ceil_mode=True)
+    return _by(x).pool(x, block, kind)
 
 
 def pooled_weight_gradient(pooled: Tensor, gy: Tensor, size: Sequence[int], taps: Sequence[int], block: Sequence[int],
                            conv: Convolution) -> Tensor:
-    """The weight gradient of a convolution whose input, of spatial `size`, is `pooled` with every block spread over its place.
-
-    The input is never spread: each tap's outputs are summed over the block they read from, which is a convolution of box sums
-    of `gy` with the pooled input, with stride `block` and its taps in reverse.
-    """
-    dims = len(size)
-    if dims == 1:  # avg_pool1d has no divisor_override
-        flat = Convolution((1, *conv.stride), (0, *conv.before), (0, *conv.after), (1, *conv.dilation), conv.groups)
-        return pooled_weight_gradient(pooled.unsqueeze(2), gy.unsqueeze(2), (1, *size), (1, *taps), (1, *block), flat).squeeze(2)
-    total: Tensor | None = None
-    for region, ways in _regions(tuple(size), tuple(taps), tuple(block), conv):
-        found = _region_gradient(pooled, gy, region, ways, taps, conv)
-        if found is not None:
-            total = found if total is None else total + found
-    if total is None:
-        return gy.new_zeros(gy.shape[1], pooled.shape[1] // conv.groups, *taps)
-    return total
+    """The weight gradient of a convolution whose input, of spatial `size`, is `pooled` with every block spread over its place."""
+    if (kernels := _kernels(gy)) is not None:
+        return formulas.pooled_weight_gradient(pooled, gy, size, taps, block, conv, kernels.box_sums)
+    return _by(gy).pooled_weight_gradient(pooled, gy, size, taps, block, conv)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """`count` blocks of `width`, from `start` on; they are blocks `first`, `first` + 1, ... of the pooled copy."""
-
-    start: int
-    width: int
-    count: int
-    first: int
+def sign_bits(x: Tensor) -> Tensor:
+    """A bit for each element of a flat tensor, 1 where a ReLU lets the gradient pass, lowest bit first."""
+    return _bits(x, "relu", 0.0, 0.0)
 
 
-def _parts(size: int, block: int) -> list[_Part]:
-    whole, rest = divmod(size, block)
-    parts = [_Part(0, block, whole, 0)]
-    return parts + [_Part(whole * block, rest, 1, whole)] if rest else parts
+def positive_bits(x: Tensor) -> Tensor:
+    """1 where LeakyReLU lets the gradient pass: unlike a ReLU's, not where x is no number."""
+    return _bits(x, "positive", 0.0, 0.0)
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The sums of `box` outputs, from the one at `begin` on, read with this stride, dilation and number of taps; tap u of the
-    convolution is tap `order[u]` here. `apart`: zeros are put between the outputs first, so many places apart."""
-
-    begin: int
-    box: int
-    stride: int
-    dilation: int
-    taps: int
-    order: tuple[int, ...]
-    count: int
-    apart: int
-
-    @property
-    def lone(self) -> bool:
-        """Only every box-th sum is read: the others need not be there."""
-        return self.taps == 1
-
-    @property
-    def length(self) -> int:
-        """Of the sums; there are box - 1 more outputs."""
-        return (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+def range_bits(x: Tensor, low: float, high: float) -> Tensor:
+    """1 where Hardtanh lets the gradient pass."""
+    return _bits(x, "between", low, high)
 
 
-def _axis(part: _Part, taps: int, stride: int, before: int, dilation: int) -> _Axis:
-    if stride > 1 and part.width % stride == 0 and part.start % stride == 0:
-        # Each tap reads width / stride neighbouring outputs per block; taps that read the same ones are one here.
-        shifts = [-((dilation * u - before) // stride) for u in range(taps)]
-        least = min(shifts)
-        box = part.width // stride
-        return _Axis(part.start // stride + least, box, box, 1, max(shifts) - least + 1,
-                     tuple(shift - least for shift in shifts), part.count, 1)
-    begin = part.start + before - dilation * (taps - 1)
-    return _Axis(begin, part.width, part.width, dilation, taps, tuple(reversed(range(taps))), part.count, stride)
+def _bits(x: Tensor, rule: str, low: float, high: float) -> Tensor:
+    return (_kernels(x) or _by(x)).bits_of(x, rule, low, high)
 
 
-def _cut(gy: Tensor, axis: int, how: _Axis) -> Tensor | None:
-    """The outputs that `how` reads, zeros where there are none; None if there are none at all."""
-    need = how.length + how.box - 1
-    if how.apart == 1:
-        begin, length = how.begin, need
-    else:
-        begin = -(-how.begin // how.apart)
-        length = (how.begin + need - 1) // how.apart - begin + 1
-    size = gy.shape[axis]
-    low, high = max(begin, 0), min(begin + length, size)
-    if low >= high:
-        return None
-    gy = gy.narrow(axis, low, high - low)
-    lead = low - how.begin
-    if how.apart > 1:
-        lead = low * how.apart - how.begin
-        shape = list(gy.shape)
-        shape[axis] = (shape[axis] - 1) * how.apart + 1
-        wide = gy.new_zeros(shape)
-        place = [slice(None)] * gy.dim()
-        place[axis] = slice(None, None, how.apart)
-        wide[tuple(place)] = gy
-        gy = wide
-    padding = [0, 0] * (gy.dim() - 1 - axis) + [lead, need - lead - gy.shape[axis]]
-    return F.pad(gy, padding) if any(padding) else gy
+def masked(bits: Tensor, gy: Tensor, slope: float | None = None) -> Tensor:
+    """A flat gradient where the bit is 1; elsewhere slope times it, or 0."""
+    return (_kernels(gy) or _by(gy)).masked(bits, gy, slope)
 
 
-@lru_cache(maxsize=1024)
-def _regions(size: tuple[int, ...], taps: tuple[int, ...], block: tuple[int, ...],
-             conv: Convolution) -> list[tuple[tuple[_Part, ...], list[_Axis]]]:
-    """The parts of the input with blocks of one shape, and how the outputs that read them are summed."""
-    parts = [_parts(n, min(p, n)) for n, p in zip(size, block)]
-    return [(region, [_axis(*each) for each in zip(region, taps, conv.stride, conv.before, conv.dilation)])
-            for region in itertools.product(*parts)]
+def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
+    """(codes, scales): x as so many 127ths of its channel's largest distance from `centre`."""
+    dense = x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+    return ((_kernels(x) if dense else None) or _by(x)).int8_channels(x, centre)
 
 
-def _region_gradient(pooled: Tensor, gy: Tensor, region: tuple[_Part, ...], ways: list[_Axis], taps: Sequence[int],
-                     conv: Convolution) -> Tensor | None:
-    dims = len(region)
-    for axis, part in enumerate(region):
-        if part.count != pooled.shape[2 + axis]:
-            pooled = pooled.narrow(2 + axis, part.first, part.count)
-    sums = _box_sums(gy, ways)
-    if sums is None:
-        return None
-    groups, ins, outs = conv.groups, pooled.shape[1], gy.shape[1]
-    shape = (ins, outs // groups, *[way.taps for way in ways])
-    found = torch.ops.aten.convolution_backward(
-        pooled, sums, gy.new_empty(1).expand(shape), None, [1 if way.lone else way.stride for way in ways], [0] * dims,
-        [way.dilation for way in ways], False, [0] * dims, groups, (False, True, False))[1]
-    if groups == 1:
-        found = found.transpose(0, 1)
-    else:
-        found = found.reshape(groups, ins // groups, outs // groups, *shape[2:]).transpose(1, 2).reshape(outs, ins // groups,
-                                                                                                         *shape[2:])
-    for axis, (way, count) in enumerate(zip(ways, taps), 2):
-        if way.taps > 1 and way.order == tuple(reversed(range(count))):
-            found = found.flip(axis)
-        elif way.order != tuple(range(count)):
-            found = torch.cat([found.narrow(axis, place, 1) for place in way.order], axis)
-    return found.contiguous()
+def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
+    like = codes.new_empty(0, dtype=dtype)
+    dense = codes.is_contiguous() or (codes.dim() == 4 and codes.is_contiguous(memory_format=torch.channels_last))
+    return ((_kernels(like) if dense else None) or _by(like, codes.numel())).from_int8_channels(codes, scale, centre, dtype)
 
 
-def _box_sums(gy: Tensor, ways: list[_Axis]) -> Tensor | None:
-    """None: no output reads this part of the input."""
-    box, step = [way.box for way in ways], [way.box if way.lone else 1 for way in ways]
-    if len(ways) == 2 and all(way.apart == 1 for way in ways) and (kernels := _kernels(gy)) is not None:
-        begin, size = [way.begin for way in ways], [way.count if way.lone else way.length for way in ways]
-        if math.prod(box) == 1 and begin == [0, 0] and size == list(gy.shape[2:]):
-            return gy
-        return kernels.box_sums(gy, tuple(size), tuple(box), tuple(step), tuple(begin))
-    sums: Tensor | None = gy
-    for axis, way in enumerate(ways):
-        sums = _cut(sums, 2 + axis, way)
-        if sums is None:
-            return None
-    if math.prod(box) == 1:
-        return sums
-    return (F.avg_pool2d if len(ways) == 2 else F.avg_pool3d)(sums, box, step, divisor_override=1)
+def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(codes, scales) of a flat tensor: 127ths of the largest of each block of 64."""
+    return _by(x).int8_blocks(x)
+
+
+def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    return _by(codes.new_empty(0, dtype=dtype), codes.numel()).from_int8_blocks(codes, scale, dtype)
+
+
+def _by(x: Tensor, count: int | None = None) -> Any:
+    return native if native.takes(x, x.numel() if count is None else count) else formulas
 
 
 @lru_cache(maxsize=1)
@@ -203,126 +93,4 @@ def _triton() -> Any:
 
 
 def _kernels(x: Tensor) -> Any:
-    """Where they are faster than torch's operations."""
     return _triton() if x.is_cuda and x.dtype in (torch.float32, torch.float16, torch.bfloat16) else None
-
-
-class Order:
-    """How a tensor lies in memory, so that what is kept element by element finds its place in a gradient again."""
-
-    def __init__(self, x: Tensor):
-        self._shape = x.shape
-        self.format = torch.contiguous_format
-        for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-            if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
-                self.format = channels_last
-
-    def flat(self, x: Tensor) -> Tensor:
-        """A view where x lies like the first one, else a copy."""
-        x = x.contiguous(memory_format=self.format)
-        return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
-
-    def empty(self, like: Tensor) -> Tensor:
-        """Memory of its shape and order, of the type of `like` and beside it."""
-        return torch.empty(self._shape, dtype=like.dtype, device=like.device, memory_format=self.format)
-
-    def back(self, flat: Tensor) -> Tensor:
-        if self.format == torch.contiguous_format:
-            return flat.view(self._shape)
-        return flat.view(self._shape[0], *self._shape[2:], self._shape[1]).movedim(-1, 1)
-
-
-def sign_bits(x: Tensor) -> Tensor:
-    """A bit for each element of a flat tensor, 1 where a ReLU lets the gradient pass, lowest bit first."""
-    if (kernels := _kernels(x)) is not None:
-        return kernels.bits_of(x, 0.0, None)
-    return pack_bits(torch.le(x, 0).logical_not_())
-
-
-def positive_bits(x: Tensor) -> Tensor:
-    """1 where LeakyReLU lets the gradient pass: unlike a ReLU's, not where x is no number."""
-    return pack_bits(torch.gt(x, 0))
-
-
-def range_bits(x: Tensor, low: float, high: float) -> Tensor:
-    """1 where Hardtanh lets the gradient pass."""
-    if (kernels := _kernels(x)) is not None:
-        return kernels.bits_of(x, low, high)
-    return pack_bits(torch.le(x, low).logical_or_(torch.ge(x, high)).logical_not_())
-
-
-def pack_bits(bits: Tensor) -> Tensor:
-    """Of a flat tensor of bools, lowest bit first."""
-    flat = bits.view(torch.uint8)
-    if flat.numel() % 8:
-        flat = F.pad(flat, (0, 8 - flat.numel() % 8))
-    return (flat.view(flat.numel() // 8, 8) * _powers(bits.device)).sum(1, dtype=torch.uint8)
-
-
-def masked(bits: Tensor, gy: Tensor, slope: float = 0.0) -> Tensor:
-    """A flat gradient where the bit is 1, slope times it elsewhere."""
-    if (kernels := _kernels(gy)) is not None:
-        return kernels.masked(bits, gy, slope)
-    return torch.where(unpack_bits(bits, gy.numel()), gy, slope * gy if slope else gy.new_zeros(()))
-
-
-def unpack_bits(bits: Tensor, count: int) -> Tensor:
-    return bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[:count]
-
-
-@lru_cache
-def _powers(device: torch.device) -> Tensor:
-    return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
-
-
-def pack_small(values: Tensor, most: int) -> Tensor:
-    """Whole numbers from 0 to `most`, at most 255, in a byte or half of one each."""
-    flat = values.flatten().to(torch.uint8)
-    if most > 15:
-        return flat
-    if flat.numel() % 2:
-        flat = F.pad(flat, (0, 1))
-    return flat[0::2] | (flat[1::2] << 4)
-
-
-def unpack_small(packed: Tensor, most: int, count: int) -> Tensor:
-    if most > 15:
-        return packed
-    return torch.stack((packed & 15, packed >> 4), 1).flatten()[:count]
-
-
-def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
-    """(codes, scales): x as so many 127ths of its channel's largest distance from `centre`."""
-    if (kernels := _kernels(x)) is not None and x.is_contiguous(memory_format=Order(x).format):
-        return kernels.int8_channels(x, centre)
-    shape = (1, -1, *[1] * (x.dim() - 2))
-    away = x.float() - centre.view(shape)
-    scale = away.abs().amax([0, *range(2, x.dim())]).div_(127).clamp_(2.0**-126, 2.0**121)
-    return away.div_(scale.view(shape)).round_().to(torch.int8), scale
-
-
-def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
-    if codes.is_cuda and (kernels := _triton()) is not None and codes.is_contiguous(memory_format=Order(codes).format):
-        return kernels.from_int8_channels(codes, scale, centre, dtype)
-    shape = (1, -1, *[1] * (codes.dim() - 2))
-    return (codes * scale.view(shape)).add_(centre.view(shape)).to(dtype)
-
-
-BLOCK = 64  # of values that share a scale, as in the codec int8
-
-
-def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(codes, scales) of a flat tensor: 127ths of each block's largest."""
-    flat = x.float()
-    if flat.numel() % BLOCK:
-        flat = F.pad(flat, (0, BLOCK - flat.numel() % BLOCK))
-    flat = flat.view(flat.numel() // BLOCK, BLOCK)
-    scale = flat.abs().amax(1, keepdim=True).div_(127).clamp_(2.0**-126, 2.0**121)
-    return (flat / scale).round_().to(torch.int8).view(-1)[: x.numel()], scale.view(-1)
-
-
-def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    count = codes.numel()
-    if count % BLOCK:
-        codes = F.pad(codes, (0, BLOCK - count % BLOCK))
-    return (codes.view(scale.numel(), BLOCK) * scale.view(-1, 1)).view(-1)[:count].to(dtype)

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Convolution, pool, pooled_weight_gradient
+from ebb._compressed.arithmetic import pool, pooled_weight_gradient
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
+from ebb._compressed.shapes import Convolution
 from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order, pack_bits, sign_bits, unpack_bits
+from ebb._compressed.arithmetic import pack_bits, sign_bits, unpack_bits
 from ebb._compressed.settings import at_work
+from ebb._compressed.shapes import Order
 from ebb._source import Leaf, Recipe, Source, keeping
 
 

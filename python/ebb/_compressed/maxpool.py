@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order, pack_small, unpack_small
+from ebb._compressed.arithmetic import pack_small, unpack_small
 from ebb._compressed.settings import at_work
+from ebb._compressed.shapes import Order
 
 
 class _Windows:

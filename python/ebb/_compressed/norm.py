@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import Order, from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
+from ebb._compressed.arithmetic import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
 from ebb._compressed.settings import at_work, parametrised, settings_of
+from ebb._compressed.shapes import Order
 from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 

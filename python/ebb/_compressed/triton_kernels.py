@@ -6,18 +6,29 @@ Every kernel does in float32 what its formula in arithmetic.py does; Triton come
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ebb._compressed import formulas
+
 _MANY = 1024  # values a program works on
+_WORDS = 64
 _ROUNDS = 8  # so many times, where it looks for the largest
+
+
+def _on(x: Tensor) -> AbstractContextManager[Any]:
+    """Triton starts kernels on the current device."""
+    return nullcontext() if x.device.index == torch.cuda.current_device() else torch.cuda.device_of(x)
 
 
 @triton.jit
 def _box_sums(x, y, total, channels, in_h, in_w, out_h, out_w, step_h, step_w, from_h, from_w,
-              x_n, x_c, x_h, x_w, y_n, y_c, y_h, y_w, BOX_H: tl.constexpr, BOX_W: tl.constexpr, LAST: tl.constexpr,
+              BOX_H: tl.constexpr, BOX_W: tl.constexpr, LAST: tl.constexpr,
               MEAN: tl.constexpr, MANY: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * MANY + tl.arange(0, MANY)
     there = at < total
@@ -38,7 +49,15 @@ def _box_sums(x, y, total, channels, in_h, in_w, out_h, out_w, step_h, step_w, f
         n = rest // channels
     top = i * step_h + from_h
     left = j * step_w + from_w
-    base = n * x_n + c * x_c
+    # Both lie in the same order; y is written where `at` says.
+    if LAST:
+        x_h = in_w * channels
+        x_w = channels
+        base = n * in_h * in_w * channels + c
+    else:
+        x_h = in_w
+        x_w = 1
+        base = (n * channels + c) * in_h * in_w
     found = tl.zeros([MANY], tl.float32)
     for a in range(BOX_H):
         h = top + a
@@ -50,64 +69,75 @@ def _box_sums(x, y, total, channels, in_h, in_w, out_h, out_w, step_h, step_w, f
         rows = tl.minimum(top + BOX_H, in_h) - tl.maximum(top, 0)
         columns = tl.minimum(left + BOX_W, in_w) - tl.maximum(left, 0)
         found = found / (rows * columns).to(tl.float32)
-    tl.store(y + n * y_n + c * y_c + i * y_h + j * y_w, found, there)
+    tl.store(y + at, found, there)
 
 
 def box_sums(x: Tensor, size: tuple[int, int], box: tuple[int, int], step: tuple[int, int], begin: tuple[int, int],
              mean: bool = False) -> Tensor:
     """Sums over boxes of x, the first at `begin`; zeros are around x. `mean`: over what of a box lies in x."""
     last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    x = x if last else x.contiguous()
     y = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device=x.device,
                     memory_format=torch.channels_last if last else torch.contiguous_format)
     total = y.numel()
     if total:
-        with torch.cuda.device_of(x):
+        with _on(x):
             _box_sums[(triton.cdiv(total, _MANY),)](
-                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *x.stride(), *y.stride(), *box, last, mean, _MANY)
+                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *box, last, mean, _MANY)
     return y
 
 
 @triton.jit
-def _range_bits(x, bits, count, low, high, RANGE: tl.constexpr, WORDS: tl.constexpr):
+def _bits_of(x, bits, count, low, high, RULE: tl.constexpr, WORDS: tl.constexpr):
     word = tl.program_id(0).to(tl.int64) * WORDS + tl.arange(0, WORDS)
     place = tl.arange(0, 32)
     at = word[:, None] * 32 + place[None, :]
     value = tl.load(x + at, at < count, 0.0)
-    stops = (value <= low) | (at >= count)
-    if RANGE:
-        stops = stops | (value >= high)
-    passes = tl.where(stops, 0, 1).to(tl.uint32)
+    if RULE == "relu":
+        passes = (value <= 0) == 0  # also what is no number
+    elif RULE == "positive":
+        passes = value > 0
+    else:
+        passes = (value > low) & (value < high)
+    passes = tl.where(passes & (at < count), 1, 0).to(tl.uint32)
     tl.store(bits + word, tl.sum(passes << place[None, :].to(tl.uint32), 1).to(tl.int32, bitcast=True), word * 32 < count)
 
 
 @triton.jit
-def _masked(bits, gy, gx, count, slope, MANY: tl.constexpr):
+def _masked(bits, gy, gx, count, slope, SLOPE: tl.constexpr, MANY: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * MANY + tl.arange(0, MANY)
     word = tl.load(bits + at // 32, at < count, 0)
     passes = (word >> (at % 32).to(tl.int32)) & 1
     value = tl.load(gy + at, at < count, 0.0)
-    # slope * inf must not become NaN where there is no slope.
-    other = tl.where(slope == 0.0, 0.0, value.to(tl.float32) * slope)
-    tl.store(gx + at, tl.where(passes != 0, value, other.to(value.dtype)), at < count)
+    if SLOPE:
+        other = (value.to(tl.float32) * slope).to(value.dtype)
+    else:
+        other = tl.zeros_like(value)
+    tl.store(gx + at, tl.where(passes != 0, value, other), at < count)
 
 
-def bits_of(x: Tensor, low: float, high: float | None) -> Tensor:
-    """32-bit words, lowest bit first: 0 where a flat x <= low or x >= high."""
+def bits_of(x: Tensor, rule: str, low: float, high: float) -> Tensor:
+    """Whole 32-bit words, as bytes."""
     count = x.numel()
     bits = torch.empty(-(-count // 32), dtype=torch.int32, device=x.device)
     if count:
-        with torch.cuda.device_of(x):
-            words = 64
-            _range_bits[(triton.cdiv(bits.numel(), words),)](x, bits, count, low, high or 0.0, high is not None, words)
-    return bits
+        with _on(x):
+            _bits_of[(triton.cdiv(bits.numel(), _WORDS),)](x, bits, count, low, high, rule, _WORDS)
+    return bits.view(torch.uint8)
 
 
-def masked(bits: Tensor, gy: Tensor, slope: float) -> Tensor:
+def masked(bits: Tensor, gy: Tensor, slope: float | None) -> Tensor:
     gx = torch.empty_like(gy)
     if gy.numel():
-        with torch.cuda.device_of(gy):
-            _masked[(triton.cdiv(gy.numel(), _MANY),)](bits, gy, gx, gy.numel(), slope, _MANY)
+        with _on(gy):
+            _masked[(triton.cdiv(gy.numel(), _MANY),)](bits.view(torch.int32), gy, gx, gy.numel(), slope or 0.0, slope is not None, _MANY)
     return gx
+
+
+@triton.jit
+def _distance(value, mean):
+    away = tl.abs(value - mean)
+    return tl.where(away == away, away, float("inf"))  # a largest of numbers forgets what is none
 
 
 @triton.jit
@@ -121,7 +151,7 @@ def _farthest(x, centre, most, total, channels, inner, MANY: tl.constexpr, ROUND
         at = (tl.program_id(1) * ROUNDS + round).to(tl.int64) * MANY + tl.arange(0, MANY)
         there = at < per_channel
         value = tl.load(x + (at // inner * channels + c) * inner + at % inner, there, 0.0).to(tl.float32)
-        here = tl.maximum(here, tl.where(there, tl.abs(value - mean), 0.0))
+        here = tl.maximum(here, tl.where(there, _distance(value, mean), 0.0))
     # The largest is the same whoever comes first.
     tl.atomic_max(most + c, tl.max(here, 0))
 
@@ -136,7 +166,7 @@ def _farthest_last(x, centre, most, pixels, channels, ROWS: tl.constexpr, COLUMN
         pixel = (tl.program_id(0) * ROUNDS + round).to(tl.int64) * ROWS + tl.arange(0, ROWS)
         there = (pixel < pixels)[:, None] & (c < channels)[None, :]
         value = tl.load(x + pixel[:, None] * channels + c[None, :], there, 0.0).to(tl.float32)
-        here = tl.maximum(here, tl.where(there, tl.abs(value - mean[None, :]), 0.0))
+        here = tl.maximum(here, tl.where(there, _distance(value, mean[None, :]), 0.0))
     tl.atomic_max(most + c, tl.max(here, 0), c < channels)
 
 
@@ -170,11 +200,11 @@ def _rows(x: Tensor) -> int:
 
 def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
     channels, inner = x.shape[1], _rows(x)
-    most = torch.zeros(channels, dtype=torch.float32, device=x.device)
+    most = scale = torch.zeros(channels, dtype=torch.float32, device=x.device)
     codes = torch.empty_like(x, dtype=torch.int8)
     total = x.numel()
     if total:
-        with torch.cuda.device_of(x):
+        with _on(x):
             pixels = total // channels
             if inner == 1:
                 grid = (triton.cdiv(pixels, 16 * _ROUNDS), triton.cdiv(channels, 64))
@@ -182,14 +212,14 @@ def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
             else:
                 grid = (channels, triton.cdiv(pixels, _ROUNDS * _MANY))
                 _farthest[grid](x, centre, most, total, channels, inner, _MANY, _ROUNDS)
-            scale = most.div_(127).clamp_(2.0**-126, 2.0**121)
+            scale = formulas.int8_scale(most)
             _to_int8[(triton.cdiv(total, _MANY),)](x, centre, scale, codes, total, channels, inner, _MANY)
-    return codes, most
+    return codes, scale
 
 
 def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
     x = torch.empty_like(codes, dtype=dtype)
     if x.numel():
-        with torch.cuda.device_of(x):
+        with _on(x):
             _from_int8[(triton.cdiv(x.numel(), _MANY),)](codes, centre, scale, x, x.numel(), codes.shape[1], _rows(codes), _MANY)
     return x

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words that the arithmetic of compressed copies shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Per spatial axis; `before` and `after` are zeros around the input."""
+
+    stride: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+class Order:
+    """How a tensor lies in memory, so that what is kept element by element finds its place in a gradient again."""
+
+    def __init__(self, x: Tensor):
+        self._shape = x.shape
+        self.format = torch.contiguous_format
+        for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+            if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
+                self.format = channels_last
+
+    def flat(self, x: Tensor) -> Tensor:
+        """A view where x lies like the first one, else a copy."""
+        x = x.contiguous(memory_format=self.format)
+        return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
+
+    def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Memory of its shape and order, of the type of `like` unless another is named, and beside it."""
+        return torch.empty(self._shape, dtype=dtype or like.dtype, device=like.device, memory_format=self.format)
+
+    def channels(self) -> tuple[int, int, int]:
+        """(outer, channels, inner): how the second axis lies in the flat tensor."""
+        channels = self._shape[1]
+        if self.format != torch.contiguous_format:
+            return self._shape.numel() // channels, channels, 1
+        return self._shape[0], channels, self._shape[2:].numel()
+
+    def back(self, flat: Tensor) -> Tensor:
+        if self.format == torch.contiguous_format:
+            return flat.view(self._shape)
+        return flat.view(self._shape[0], *self._shape[2:], self._shape[1]).movedim(-1, 1)
