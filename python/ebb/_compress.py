@@ -79,6 +79,9 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
     pooled = any(max(block) > 1 for block in blocks.values())
+    # Where all convolutions pool and ReLUs keep bits nobody asks for the output of a batch norm again.
+    reread = not pooled or min(max(block) for block in blocks.values()) == 1 or \
+        any(_stock(layer) in _GATES for layer in layers.values())
     decompress(model)
     for name, layer in layers.items():
         stock = type(layer)
@@ -87,7 +90,9 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             settings.block = blocks[name]
             settings.way = "compress" if max(settings.block) > 1 else "keep"
             settings.data = isinstance(pool, Mapping) and name in pool
+            settings.offers = norm == "recompute"
         elif stock in _NORMS:
+            settings.offers = reread
             settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
         elif stock in _RELUS:
             settings.way = "compress" if pooled else "keep"

@@ -218,6 +218,11 @@ class Source:
         self._offer = weakref.ref(offer)
 
 
+def recipe_of(tensor: Tensor) -> Recipe | None:
+    found = Source.known(tensor)
+    return None if found is None else found.recipe
+
+
 # Not an attribute of the tensor: that would go into files and copies of it.
 _SOURCES: dict[int, tuple[weakref.ref[Tensor], Source]] = {}
 
@@ -292,9 +297,22 @@ class watching(_Hooks):  # noqa: N801 - a context
         del self._hooks
 
     def _pack(self, saved: Tensor) -> Any:
-        source = Source.known(saved)
-        recipe = None if source is None else source.recipe
+        recipe = recipe_of(saved)
         return self._as_torch(saved) if recipe is None else _Kept(recipe, None)
+
+
+class unwatched:  # noqa: N801 - a context
+    """Inside, what `watching` has no use for is saved as if it were not there: faster."""
+
+    def __enter__(self) -> None:
+        top = _top_hooks(True) if _top_hooks is not None else None
+        self._pair = top if top is not None and top[1] is _unpack and top[0].__self__.outer is None else None
+        if self._pair is not None:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+
+    def __exit__(self, *error: Any) -> None:
+        if self._pair is not None:
+            torch._C._autograd._push_saved_tensors_default_hooks(*self._pair)
 
 
 def _unpack(packed: Any) -> Tensor:

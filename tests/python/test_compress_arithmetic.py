@@ -24,14 +24,17 @@ def convolutions(draw):
         return tuple(draw(st.integers(low, high)) for _ in range(dims))
 
     kernel, dilation = each(1, 4), each(1, 2)
-    before = each(0, 3)
-    # "same" padding may have one more at the end
-    after = tuple(p + draw(st.integers(0, 1)) for p in before)
+    stride, before = each(1, 3), each(0, 3)
+    after = before
+    if draw(st.booleans()):  # padding="same"
+        stride = (1,) * dims
+        total = [d * (k - 1) for d, k in zip(dilation, kernel)]
+        before, after = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
     size = tuple(max(1, r - b - a) + draw(st.integers(0, 9)) for r, b, a in zip(reach, before, after))
     groups = draw(st.integers(1, 3))
     return dict(size=size, kernel=kernel, block=each(1, 5), groups=groups, ins=groups * draw(st.integers(1, 2)),
-                outs=groups * draw(st.integers(1, 2)), conv=Convolution(each(1, 3), before, after, dilation, groups))
+                outs=groups * draw(st.integers(1, 2)), conv=Convolution(stride, before, after, dilation, groups))
 
 
 @pytest.mark.parametrize("by", [native, formulas])

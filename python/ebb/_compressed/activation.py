@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from ebb._compressed.arithmetic import masked, positive_bits, range_bits, sign_bits
 from ebb._compressed.settings import at_work, settings_of
 from ebb._compressed.shapes import Order
-from ebb._source import Leaf, Recipe, Source, keeping
+from ebb._source import Leaf, Recipe, Source, keeping, recipe_of
 
 
 class _Bits(torch.autograd.Function):
@@ -50,7 +50,7 @@ class ReLU(nn.ReLU):
     def forward(self, x: Tensor) -> Tensor:
         if not at_work(x):
             return super().forward(x)
-        before = Source.of(x).recipe
+        before = recipe_of(x)
         if before is None:
             return _Bits.apply(x, self, sign_bits, None)
         recipe = Recipe(_relu, before)
@@ -94,7 +94,7 @@ class _Gate:
     def forward(self: Any, x: Tensor) -> Tensor:
         if not at_work(x) or getattr(self, "inplace", False):
             return super().forward(x)  # type: ignore[misc]
-        before = Source.of(x).recipe or Leaf(x)
+        before = recipe_of(x) or Leaf(x)
         recipe = Recipe(self._again(), before)
         with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]

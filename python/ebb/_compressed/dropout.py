@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from ebb._compressed.arithmetic import pack_bits, sign_bits, unpack_bits
 from ebb._compressed.settings import at_work
 from ebb._compressed.shapes import Order
-from ebb._source import Leaf, Recipe, Source, keeping
+from ebb._source import Leaf, Recipe, Source, keeping, recipe_of
 
 
 class _Noise:
@@ -81,7 +81,7 @@ class _Compressed:
                 noise = torch.empty_like(x).bernoulli_(1 - p)
                 kept = sign_bits(order.flat(noise))
                 noise.div_(1 - p)
-        how, leaf, before = _Noise(order, p, kind), Leaf(kept), Source.of(x).recipe
+        how, leaf, before = _Noise(order, p, kind), Leaf(kept), recipe_of(x)
         recipe = None if before is None else Recipe(how, before, [leaf])
         with keeping(leaf, kept, recipe):
             out = _Dropout.apply(x, made, noise, kept, how, self.inplace)

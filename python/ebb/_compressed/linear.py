@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, int8_blocks
 from ebb._compressed.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
-from ebb._source import Source, keeping
+from ebb._source import keeping, recipe_of
 
 
 class _Lossy(torch.autograd.Function):
@@ -73,7 +73,7 @@ class Linear(nn.Linear):
             weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
             with without_autocast(x):
                 return _Lossy.apply(x, weight, bias, settings.codec, next(_SEEDS))
-        recipe = Source.of(x).recipe
+        recipe = recipe_of(x)
         if recipe is None:
             return super().forward(x)
         with keeping(recipe, x):

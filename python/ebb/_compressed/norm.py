@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from ebb._compressed.arithmetic import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
 from ebb._compressed.settings import at_work, parametrised, settings_of
 from ebb._compressed.shapes import Order
-from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, unwatched
 
 
 class _BatchAgain:
@@ -68,7 +68,9 @@ class _BatchInt8(torch.autograd.Function):
 def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
     """Of parameters and statistics: by the backward pass they may have changed, or their memory may be freed (FSDP)."""
     there = [one.detach() for one in them if one is not None]
-    if any(8 * one.numel() > x.numel() for one in there):  # they weigh as much as what is saved by it; changes are found
+    # Changes of parameters that own their memory are found; others may weigh as much as what is saved by it.
+    if all(isinstance(one, nn.Parameter) and one.untyped_storage().nbytes() == one.nbytes for one in them if one is not None) \
+            or any(8 * one.numel() > x.numel() for one in there):
         return [Leaf(one) for one in there]
     if len(there) == 2 and there[0].dtype == there[1].dtype:
         return [Leaf(one) for one in torch.stack(there).unbind()]
@@ -86,7 +88,11 @@ class _Batch:
             self._check_input_dim(x)
             return _BatchInt8.apply(x, self.weight, self.bias, *self._statistics(), self.eps)
         source = Source.of(x)
-        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
+        recompute = source.recipe or (source.offer if way == "recompute" else None)
+        if recompute is None and not settings_of(self).offers:
+            with unwatched():
+                return super().forward(x)  # type: ignore[misc]
+        before = recompute or Leaf(x)
         affine = _copies(x, self.weight, self.bias)
         statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
         again = _BatchAgain(self.eps, not statistics, bool(affine))

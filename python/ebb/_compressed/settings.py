@@ -22,6 +22,7 @@ class Settings:
     which is faster where no layer after it needs that input again.
     block: a convolution's, per spatial axis; pooling: "average" or "max". data: also of an input that was not computed, which
     the caller has anyway.
+    offers: a convolution's output may be computed again by the norm after it; a batch norm's by whoever reads it.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
     """
 
@@ -29,6 +30,7 @@ class Settings:
     block: tuple[int, ...] = ()
     pooling: str = "average"
     data: bool = False
+    offers: bool = True
     codec: str = "int8"
 
 
