@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import pool, pooled_weight_gradient
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
-from ebb._compressed.shapes import Convolution
+from ebb._compressed.shapes import Convolution, Order
 from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
 
 
@@ -39,15 +39,16 @@ class _Pooled(torch.autograd.Function):
 
 
 def _input_gradient(gy: Tensor, weight: Tensor, size: torch.Size, conv: Convolution) -> Tensor:
-    """Only the size of the input matters here; that it lies channels last is told through the weight."""
+    """Only the size and the order of the input matter here."""
     dims = len(conv.stride)
-    channels_last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(dims)
-    if channels_last is not None and gy.is_contiguous(memory_format=channels_last) and not gy.is_contiguous():
-        weight = weight.contiguous(memory_format=channels_last)
     extra = [after - before for before, after in zip(conv.before, conv.after)]  # on the far side only
     padded = [*size[:2], *[n + more for n, more in zip(size[2:], extra)]]
+    order = Order(gy).format
+    # An order needs memory to be told by; nobody writes to it.
+    like = gy.new_empty(1).expand(padded) if order == torch.contiguous_format else \
+        torch.empty(padded, dtype=gy.dtype, device=gy.device, memory_format=order)
     gx = torch.ops.aten.convolution_backward(
-        gy, gy.new_empty(1).expand(padded), weight, None, conv.stride, conv.before, conv.dilation, False, [0] * dims,
+        gy, like, weight, None, conv.stride, conv.before, conv.dilation, False, [0] * dims,
         conv.groups, (True, False, False))[0]
     for axis, n in enumerate(size[2:]):
         gx = gx.narrow(2 + axis, 0, n)

@@ -26,11 +26,23 @@ def _on(x: Tensor) -> AbstractContextManager[Any]:
     return nullcontext() if x.device.index == torch.cuda.current_device() else torch.cuda.device_of(x)
 
 
+def _wide(*tensors: Tensor) -> bool:
+    """Whether 32 bits are too few to count elements; dividing 64 takes several times as long."""
+    return any(tensor.numel() >= 2**31 - _MANY for tensor in tensors)
+
+
+@triton.jit
+def _first(MANY: tl.constexpr, WIDE: tl.constexpr):
+    if WIDE:
+        return tl.program_id(0).to(tl.int64) * MANY
+    return tl.program_id(0) * MANY
+
+
 @triton.jit
 def _box_sums(x, y, total, channels, in_h, in_w, out_h, out_w, step_h, step_w, from_h, from_w,
               BOX_H: tl.constexpr, BOX_W: tl.constexpr, LAST: tl.constexpr,
-              MEAN: tl.constexpr, MANY: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * MANY + tl.arange(0, MANY)
+              MEAN: tl.constexpr, MANY: tl.constexpr, WIDE: tl.constexpr):
+    at = _first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     # Neighbouring threads take neighbours in memory.
     if LAST:
@@ -83,7 +95,7 @@ def box_sums(x: Tensor, size: tuple[int, int], box: tuple[int, int], step: tuple
     if total:
         with _on(x):
             _box_sums[(triton.cdiv(total, _MANY),)](
-                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *box, last, mean, _MANY)
+                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *box, last, mean, _MANY, _wide(x, y))
     return y
 
 
@@ -148,9 +160,10 @@ def _farthest(x, centre, most, total, channels, inner, MANY: tl.constexpr, ROUND
     here = tl.zeros([MANY], tl.float32)
     per_channel = total // channels
     for round in range(ROUNDS):
-        at = (tl.program_id(1) * ROUNDS + round).to(tl.int64) * MANY + tl.arange(0, MANY)
+        at = (tl.program_id(1) * ROUNDS + round) * MANY + tl.arange(0, MANY)
         there = at < per_channel
-        value = tl.load(x + (at // inner * channels + c) * inner + at % inner, there, 0.0).to(tl.float32)
+        row = (at // inner * channels + c).to(tl.int64)
+        value = tl.load(x + row * inner + at % inner, there, 0.0).to(tl.float32)
         here = tl.maximum(here, tl.where(there, _distance(value, mean), 0.0))
     # The largest is the same whoever comes first.
     tl.atomic_max(most + c, tl.max(here, 0))
@@ -171,8 +184,8 @@ def _farthest_last(x, centre, most, pixels, channels, ROWS: tl.constexpr, COLUMN
 
 
 @triton.jit
-def _to_int8(x, centre, scale, codes, total, channels, inner, MANY: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * MANY + tl.arange(0, MANY)
+def _to_int8(x, centre, scale, codes, total, channels, inner, MANY: tl.constexpr, WIDE: tl.constexpr):
+    at = _first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     c = at // inner % channels
     away = tl.load(x + at, there, 0.0).to(tl.float32) - tl.load(centre + c, there, 0.0)
@@ -183,8 +196,8 @@ def _to_int8(x, centre, scale, codes, total, channels, inner, MANY: tl.constexpr
 
 
 @triton.jit
-def _from_int8(codes, centre, scale, x, total, channels, inner, MANY: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * MANY + tl.arange(0, MANY)
+def _from_int8(codes, centre, scale, x, total, channels, inner, MANY: tl.constexpr, WIDE: tl.constexpr):
+    at = _first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     c = at // inner % channels
     code = tl.load(codes + at, there, 0).to(tl.float32)
@@ -213,7 +226,7 @@ def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
                 grid = (channels, triton.cdiv(pixels, _ROUNDS * _MANY))
                 _farthest[grid](x, centre, most, total, channels, inner, _MANY, _ROUNDS)
             scale = formulas.int8_scale(most)
-            _to_int8[(triton.cdiv(total, _MANY),)](x, centre, scale, codes, total, channels, inner, _MANY)
+            _to_int8[(triton.cdiv(total, _MANY),)](x, centre, scale, codes, total, channels, inner, _MANY, _wide(x))
     return codes, scale
 
 
@@ -221,5 +234,6 @@ def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torc
     x = torch.empty_like(codes, dtype=dtype)
     if x.numel():
         with _on(x):
-            _from_int8[(triton.cdiv(x.numel(), _MANY),)](codes, centre, scale, x, x.numel(), codes.shape[1], _rows(codes), _MANY)
+            _from_int8[(triton.cdiv(x.numel(), _MANY),)](codes, centre, scale, x, x.numel(), codes.shape[1], _rows(codes), _MANY,
+                                                            _wide(x))
     return x
