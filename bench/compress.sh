@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# `./dev bench compress [memory|accuracy|side_by_side|picture] [its options]`: compressed activations; memory unless named.
+need_package
+program=memory
+case ${1-} in
+  memory | accuracy | side_by_side | picture)
+    program=$1
+    shift
+    ;;
+esac
+exec .venv/bin/python "bench/compress/$program.py" "$@"
