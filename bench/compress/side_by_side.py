@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./dev bench compress side_by_side`: trains variants in processes of their own at the same time, as long as there is time.
+
+Each job is VARIANT or VARIANT:FACTOR, which trains FACTOR times as many epochs. First all jobs together measure what an epoch
+takes; from the slowest follow the epochs that end within --minutes, the same for all jobs. What is not known here goes to
+accuracy.py. Ends with a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from text.page import Output, table
+from variants import VARIANTS, missing
+
+SPARE = 0.85  # of the time left: jobs do not all start at once, and epochs differ
+
+
+@dataclass
+class Job:
+    variant: str
+    factor: float
+
+    @classmethod
+    def of(cls, text: str) -> Job:
+        variant, _, factor = text.partition(":")
+        if variant not in VARIANTS:
+            raise argparse.ArgumentTypeError(f"no variant '{variant}'; there are {', '.join(VARIANTS)}")
+        if why := missing(variant):
+            raise argparse.ArgumentTypeError(f"{variant}: {why}")
+        return cls(variant, float(factor or 1))
+
+    def epochs(self, base: int) -> int:
+        return max(1, round(self.factor * base))
+
+    def start(self, words: argparse.Namespace, rest: list[str], log: Any) -> subprocess.Popen[str]:
+        program = str(Path(__file__).parent / "accuracy.py")
+        return subprocess.Popen([sys.executable, program, *words.passed, "--variants", self.variant, *rest], text=True,
+                                stdout=log, stderr=None)
+
+
+def calibrated(jobs: list[Job], words: argparse.Namespace) -> int:
+    """Epochs of a job with factor 1."""
+    running = [job.start(words, ["--calibrate", str(words.calibrate)], subprocess.PIPE) for job in jobs]
+    slowest = 0.0
+    for job, process in zip(jobs, running):
+        said, _ = process.communicate()
+        if process.returncode != 0:
+            sys.exit(f"{job.variant} could not be measured")
+        slowest = max(slowest, job.factor * json.loads(said.splitlines()[-1])["epoch_seconds"])
+    return max(1, int(SPARE * (words.end - time.monotonic()) / slowest))
+
+
+def row(path: Path, factor: float) -> dict[str, object] | None:
+    lines = [line for line in map(json.loads, path.read_text().splitlines()) if "epoch" in line]
+    if not lines:
+        return None
+    last = lines[-1]
+    return {
+        "variant": last["variant"], "epochs": f"{last['epoch']} of {last['epochs']}", "accuracy %": 100 * last["accuracy"],
+        "best %": 100 * max(line["accuracy"] for line in lines), "last loss": last["loss"],
+        "s/epoch": sum(line["seconds"] for line in lines) / len(lines), "peak MiB": (last["peak"] or 0) / 2**20,
+        "cosine, least": min(last["cosine"].values()), "mean": sum(last["cosine"].values()) / len(last["cosine"]),
+        "length": factor,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Other options go to accuracy.py.")
+    parser.add_argument("--jobs", type=Job.of, nargs="+", metavar="VARIANT[:FACTOR]",
+                        default=[Job(name, 1) for name in ("stock", "exact", "pool2", "pool4", "pool2-int8")])
+    parser.add_argument("--minutes", type=float, required=True, help="for everything")
+    parser.add_argument("--calibrate", type=float, default=15, metavar="SECONDS")
+    parser.add_argument("--epochs", type=int, help="of a job with factor 1; else as many as there is time for")
+    parser.add_argument("--out", default="build/compress")
+    parser.add_argument("--save", metavar="FILE", help="write the table there too")
+    words, words.passed = parser.parse_known_args()
+    words.end = time.monotonic() + 60 * words.minutes
+    words.passed += ["--out", words.out]
+    folder = Path(words.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    base = words.epochs or calibrated(words.jobs, words)
+    print(f"{base} epochs", flush=True)
+    began = time.time()
+    running = [job.start(words, ["--epochs", str(job.epochs(base))], None) for job in words.jobs]
+    late = False
+    for process in running:
+        try:
+            process.wait(max(0.0, words.end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late = True
+            process.terminate()
+            process.wait()
+    rows = []
+    for job in words.jobs:
+        found = [path for path in folder.glob(f"*-{job.variant}-{job.epochs(base)}e.jsonl") if path.stat().st_mtime >= began]
+        rows += [one for path in found if (one := row(path, job.factor))]
+    out = Output(words.save)
+    out.put(f"`./dev bench compress side_by_side {shlex.join(sys.argv[1:])}` on {datetime.date.today()}.\n")
+    if rows:
+        out.put(table(f"Accuracy, {base} epochs times the length", rows))
+    if late:
+        out.put("NOT ALL DONE: the time was over before the last epoch.\n")
+    failed = [job.variant for job, process in zip(words.jobs, running) if process.returncode > 0]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
