@@ -49,7 +49,8 @@ class Training:
 
     def _build(self, variant: str) -> nn.Module:
         torch.manual_seed(self.words.seed)
-        model = build(self.words.net, 10, "cifar").to(self.device, memory_format=self.layout)
+        with self.device:
+            model = build(self.words.net, 10, "cifar").to(memory_format=self.layout)
         sample = self.images.floats(self.images.train[0][:self.words.batch])
         return VARIANTS[variant](model, sample.contiguous(memory_format=self.layout))
 

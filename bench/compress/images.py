@@ -68,7 +68,7 @@ class Images:
 
 
 def _read(folder: Path, name: str) -> bytes:
-    for opened, path in ((lzma.open, folder / f"{name}.xz"), (gzip.open, folder / f"{name}.gz"), (open, folder / name)):
+    for opened, path in ((open, folder / name), (lzma.open, folder / f"{name}.xz"), (gzip.open, folder / f"{name}.gz")):
         if path.exists():
             with opened(path, "rb") as file:
                 return file.read()

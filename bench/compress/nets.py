@@ -179,7 +179,7 @@ class EfficientNet(nn.Module):
 def small(inputs: int, classes: int) -> nn.Module:
     """Three convolutions with all that a ResNet has but depth; for images from 8x8."""
     layers: list[nn.Module] = []
-    for width, stride in ((16, 2), (32, 1), (32, 1)):
+    for width, stride in ((8, 2), (16, 1), (16, 1)):
         layers += [nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
         inputs = width
     layers.insert(6, nn.MaxPool2d(2))

@@ -2,8 +2,8 @@
 """`./dev bench compress side_by_side`: trains variants in processes of their own at the same time, as long as there is time.
 
 Each job is VARIANT or VARIANT:FACTOR, which trains FACTOR times as many epochs. First all jobs together measure what an epoch
-takes; from the slowest follow the epochs that end within --minutes, the same for all jobs. What is not known here goes to
-accuracy.py. Ends with a table.
+takes; from that follow the epochs that end within --minutes, the same for all jobs. Options that are not listed go to
+accuracy.py. Ends with a table; its seconds are those of jobs that share the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from text.page import Output, table
 from variants import VARIANTS, missing
 
-SPARE = 0.85  # of the time left: jobs do not all start at once, and epochs differ
+SPARE = 0.8  # of the time left is planned: jobs do not start at once, and the last ones may not use the machine to the full
 
 
 @dataclass
@@ -52,14 +52,18 @@ class Job:
 
 def calibrated(jobs: list[Job], words: argparse.Namespace) -> int:
     """Epochs of a job with factor 1."""
+    began = time.monotonic()
     running = [job.start(words, ["--calibrate", str(words.calibrate)], subprocess.PIPE) for job in jobs]
-    slowest = 0.0
+    work = 0.0
     for job, process in zip(jobs, running):
         said, _ = process.communicate()
         if process.returncode != 0:
             sys.exit(f"{job.variant} could not be measured")
-        slowest = max(slowest, job.factor * json.loads(said.splitlines()[-1])["epoch_seconds"])
-    return max(1, int(SPARE * (words.end - time.monotonic()) / slowest))
+        # Each had its share of the machine, which the others take over once it has ended.
+        work += job.factor * json.loads(said.splitlines()[-1])["epoch_seconds"] / len(jobs)
+    now = time.monotonic()
+    start = now - began - words.calibrate  # loads and compiles once more
+    return max(1, int((SPARE * (words.end - now) - start) / work))
 
 
 def row(path: Path, factor: float) -> dict[str, object] | None:

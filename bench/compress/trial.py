@@ -91,7 +91,8 @@ class Trial:
         torch.manual_seed(1)
         self.images = setting.images()
         self.labels = torch.randint(0, 10, (setting.batch,), device=setting.device)
-        model = build_for(setting.net, setting.pixels).to(setting.device, memory_format=setting.layout)
+        with setting.device:
+            model = build_for(setting.net, setting.pixels).to(memory_format=setting.layout)
         self.model = VARIANTS[variant](model, self.images)
         self._optimiser = OPTIMISERS[setting.optimiser](self.model.parameters())
 

@@ -187,22 +187,22 @@ def test_training_on_fashion_mnist(one_thread, tmp_path):
     if not data.FASHION.is_dir():
         pytest.skip("no Fashion-MNIST here: install the Debian package dataset-fashion-mnist")
     given = data.fashion_mnist().part(2048, 1000)
-    lines = trained(tmp_path, "--epochs 5 --batch 32 --rate 0.05".split(), given, ["stock", "exact", "pool2", "pool4", "int8"])
-    accuracies = {variant: found[4]["accuracy"] for variant, found in lines.items()}
-    assert accuracies["stock"] > 0.75
-    for stock, exact in zip(lines["stock"][:5], lines["exact"][:5]):
+    lines = trained(tmp_path, "--epochs 3 --batch 32 --rate 0.1".split(), given, ["stock", "exact", "pool2", "pool4", "int8"])
+    accuracies = {variant: found[2]["accuracy"] for variant, found in lines.items()}
+    assert accuracies["stock"] > 0.65
+    for stock, exact in zip(lines["stock"][:3], lines["exact"][:3]):
         assert stock["loss"] == exact["loss"] and stock["accuracy"] == exact["accuracy"]
         assert set(exact["cosine"].values()) == {1.0}
-    assert lines["stock"][5]["stem"] == lines["exact"][5]["stem"]
+    assert lines["stock"][3]["stem"] == lines["exact"][3]["stem"]
     for variant in ("pool2", "pool4", "int8"):
-        assert accuracies[variant] > accuracies["stock"] - 0.04
-        assert lines[variant][4]["loss"] != lines["stock"][4]["loss"]
-    least = {variant: min(min(line["cosine"].values()) for line in found[:5]) for variant, found in lines.items()}
+        assert accuracies[variant] > accuracies["stock"] - 0.06
+        assert lines[variant][2]["loss"] != lines["stock"][2]["loss"]
+    least = {variant: min(min(line["cosine"].values()) for line in found[:3]) for variant, found in lines.items()}
     assert 0.3 < least["pool4"] < least["pool2"] < least["int8"] < 1.0
 
-    runs = [picture.Run(tmp_path / f"small-{variant}-5e.jsonl") for variant in lines]
+    runs = [picture.Run(tmp_path / f"small-{variant}-3e.jsonl") for variant in lines]
     for name, drawing in (("cosine", picture.draw_cosines(runs)), ("stem", picture.draw_stems(runs))):
         drawing.write(tmp_path / f"{name}.svg")
         marks = list(ElementTree.parse(tmp_path / f"{name}.svg").getroot())
         count = len([mark for mark in marks if mark.tag.endswith("rect")])
-        assert count == 1 + (51 + 5 * 5 * 3 if name == "cosine" else 5 * 16 * 9)
+        assert count == 1 + (51 + 5 * 3 * 3 if name == "cosine" else 5 * 8 * 9)
