@@ -42,7 +42,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
         convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. Data, which
         no layer has computed, is kept as it is, since the caller has it anyway, unless a dict names the layer that reads it.
-    relu: "bits", or "exact": as torch does it.
+    relu: "bits": nothing where its input can be computed again, else a bit of each element; or "exact": as torch does it.
     norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
         a scale for each channel of batch norms, for each 64 numbers of others (lossy).
     linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
@@ -79,9 +79,6 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
     pooled = any(max(block) > 1 for block in blocks.values())
-    # Where all convolutions pool and ReLUs keep bits nobody asks for the output of a batch norm again.
-    reread = not pooled or min(max(block) for block in blocks.values()) == 1 or \
-        any(_stock(layer) in _GATES for layer in layers.values())
     decompress(model)
     for name, layer in layers.items():
         stock = type(layer)
@@ -92,10 +89,9 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             settings.data = isinstance(pool, Mapping) and name in pool
             settings.offers = norm == "recompute"
         elif stock in _NORMS:
-            settings.offers = reread
             settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
         elif stock in _RELUS:
-            settings.way = "compress" if pooled else "keep"
+            settings.way = "recompute" if pooled else "keep"
         elif stock in _LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         layer.ebb_settings = settings  # type: ignore[assignment]

@@ -22,10 +22,8 @@ class _Bits(torch.autograd.Function):
     """An activation that passes a gradient on where a bit is set, and `slope` times it, or nothing, elsewhere."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float | None,
-                leaves: Recipe | None = None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float | None) -> Tensor:
         ctx.order, ctx.slope = Order(x), slope
-        ctx.leaves = leaves  # somebody must own it until another layer does
         ctx.save_for_backward(bits(ctx.order.flat(x)))
         out = layer.stock.forward(layer, x)
         if layer.inplace:
@@ -36,8 +34,7 @@ class _Bits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (bits,) = ctx.saved_tensors
-        ctx.leaves = None
-        return ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope)), None, None, None, None
+        return ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope)), None, None, None
 
 
 def _relu(x: Tensor, mine: bool) -> Tensor:
@@ -54,11 +51,9 @@ class ReLU(nn.ReLU):
         if before is None:
             return _Bits.apply(x, self, sign_bits, None)
         recipe = Recipe(_relu, before)
-        if settings_of(self).way == "compress":
-            out = _Bits.apply(x, self, sign_bits, None, recipe)
-        else:
-            with keeping(recipe, None):  # its output is all it saves
-                out = super().forward(x)
+        # Its output is all it saves; its input has the same signs.
+        with keeping(before if settings_of(self).way == "recompute" else recipe, None, recipe):
+            out = super().forward(x)
         Source.of(out).recipe = recipe
         return out
 

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from ebb._compressed.arithmetic import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
 from ebb._compressed.settings import at_work, parametrised, settings_of
 from ebb._compressed.shapes import Order
-from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, unwatched
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 
 class _BatchAgain:
@@ -88,11 +88,7 @@ class _Batch:
             self._check_input_dim(x)
             return _BatchInt8.apply(x, self.weight, self.bias, *self._statistics(), self.eps)
         source = Source.of(x)
-        recompute = source.recipe or (source.offer if way == "recompute" else None)
-        if recompute is None and not settings_of(self).offers:
-            with unwatched():
-                return super().forward(x)  # type: ignore[misc]
-        before = recompute or Leaf(x)
+        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
         affine = _copies(x, self.weight, self.bias)
         statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
         again = _BatchAgain(self.eps, not statistics, bool(affine))

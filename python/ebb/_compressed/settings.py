@@ -18,11 +18,11 @@ class Settings:
     """One for each layer, at `layer.ebb_settings`; it may be changed between iterations.
 
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
-    A ReLU that may "keep" keeps nothing where its input can be computed again, and bits elsewhere; "compress": always bits,
-    which is faster where no layer after it needs that input again.
+    A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
+    layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
     block: a convolution's, per spatial axis; pooling: "average" or "max". data: also of an input that was not computed, which
     the caller has anyway.
-    offers: a convolution's output may be computed again by the norm after it; a batch norm's by whoever reads it.
+    offers: a convolution's output may be computed again by the norm after it.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
     """
 
