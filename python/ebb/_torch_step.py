@@ -198,8 +198,8 @@ class TorchStep:
         if start == 0 and self.head is not None:
             self.around.put_back(self.head.before)
             self.head = None
-        self.around.fresh_casts()
         for block in range(start, end):
+            self.around.fresh_casts()
             weighs = self.weight > 0 and block > 0 and (block % _WEIGHED == 0 or self._seen is not None)
             tape = self._weighed(block, self._live) if weighs else self.taped(block, self._live)
             if self._known is None:

@@ -322,12 +322,14 @@ def test_autocast(inside, chunk):
         small = least(f, init, xs, chunk=chunk)
     wanted = run(loop)
     assert not torch.equal(wanted[0], loop(f, init, xs)[0])
-    found = run(ebb.scan, budget=small, chunk=chunk)
-    same(found[:2], wanted[:2])
-    # A cast weight is one tensor for the whole loop: its gradients are added in bfloat16 there, and in float32 here.
-    same(found[2][:2], wanted[2][:2])
-    for ours, theirs in zip(found[2][2:], wanted[2][2:]):
-        assert torch.allclose(ours, theirs, rtol=T * 2.0**-8, atol=float(theirs.abs().max()) * T * 2.0**-8)
+    for budget in (small, small + small // 2):  # with the larger one several blocks are recorded one after the other
+        found = run(ebb.scan, budget=budget, chunk=chunk)
+        assert ebb.last_report().strategy != "store_all"
+        same(found[:2], wanted[:2])
+        # A cast weight is one tensor for the whole loop: its gradients are added in bfloat16 there, and in float32 here.
+        same(found[2][:2], wanted[2][:2])
+        for ours, theirs in zip(found[2][2:], wanted[2][2:]):
+            assert torch.allclose(ours, theirs, rtol=T * 2.0**-8, atol=float(theirs.abs().max()) * T * 2.0**-8)
 
 
 # ------------------------------------------------------------------------------------------------ buffers
