@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_step_run(module);
   ebb::python::bind_network(module);
   ebb::python::bind_compress(module);
+  ebb::python::bind_codecs(module);
 }

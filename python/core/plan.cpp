@@ -26,24 +26,27 @@ void bind_chain(nb::module_& module) {
           "__init__",
           [](StepCost* cost, double forward, std::optional<double> record,
              std::optional<double> backward, Bytes state, std::optional<Bytes> tape,
-             std::optional<Bytes> adjoint, Bytes scratch) {
+             std::optional<Bytes> adjoint, Bytes scratch, Bytes live) {
             new (cost) StepCost{.forward = forward,
                                 .record = record.value_or(forward),
                                 .backward = backward.value_or(2 * forward),
                                 .state = state,
                                 .tape = tape.value_or(state),
                                 .adjoint = adjoint.value_or(state),
-                                .scratch = scratch};
+                                .scratch = scratch,
+                                .live = live};
           },
           nb::kw_only(), "forward"_a = 1.0, "record"_a = nb::none(), "backward"_a = nb::none(),
-          "state"_a = 1, "tape"_a = nb::none(), "adjoint"_a = nb::none(), "scratch"_a = 0)
+          "state"_a = 1, "tape"_a = nb::none(), "adjoint"_a = nb::none(), "scratch"_a = 0,
+          "live"_a = 0)
       .def_ro("forward", &StepCost::forward)
       .def_ro("record", &StepCost::record)
       .def_ro("backward", &StepCost::backward)
       .def_ro("state", &StepCost::state)
       .def_ro("tape", &StepCost::tape)
       .def_ro("adjoint", &StepCost::adjoint)
-      .def_ro("scratch", &StepCost::scratch);
+      .def_ro("scratch", &StepCost::scratch)
+      .def_ro("live", &StepCost::live);
   nb::class_<Chain>(module, "Chain")
       .def_static("uniform", &Chain::uniform, "steps"_a, "step"_a, "call"_a = 0.0)
       .def_static("of", &Chain::of, "steps"_a, "call"_a = 0.0)
