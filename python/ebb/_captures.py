@@ -18,7 +18,7 @@ from ebb._reach import reach
 
 # The kind of node that stands for a leaf.
 _PROBE = torch.zeros((), requires_grad=True)
-_LEAF = type(_PROBE.view(()).grad_fn.next_functions[0][0])
+LEAF = type(_PROBE.view(()).grad_fn.next_functions[0][0])
 
 
 def sequence_number() -> int:
@@ -75,7 +75,7 @@ def _reached(outputs: list[Tensor | None], own: set[int], edges: set[tuple[Any, 
         for node, index in stack.pop().next_functions:
             if node is None or node in seen or (node, index) in edges:
                 continue
-            if type(node) is _LEAF:
+            if type(node) is LEAF:
                 seen.add(node)
                 if id(node.variable) not in own:
                     leaves[id(node.variable)] = node.variable
@@ -129,7 +129,7 @@ def _check_independent(captures: list[Tensor], own: list[Tensor]) -> None:
         seen = set(stack)
         while stack:
             node = stack.pop()
-            if node in nodes or (type(node) is _LEAF and id(node.variable) in leaf_ids):
+            if node in nodes or (type(node) is LEAF and id(node.variable) in leaf_ids):
                 raise Error(f"f captures a tensor of shape {list(tensor.shape)} that was computed from another tensor "
                             "that f uses too; hand it in through init or xs, or compute it inside f")
             fresh = [inner for inner, _ in node.next_functions if inner is not None and inner not in seen]

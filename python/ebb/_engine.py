@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,9 +18,11 @@ from ebb import _core
 from ebb._blocks import Leaves
 from ebb._budget import Budget
 from ebb._captures import find_captures
+from ebb._codec import Codecs
+from ebb._codec_state import StateCodec
 from ebb._errors import Error
 from ebb._measure import Costs, measure
-from ebb._report import Report
+from ebb._report import Coding, Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
 from ebb._torch_step import Head, State, TorchStep
@@ -30,6 +32,7 @@ from ebb._written import Written
 
 NOTHING = "nothing to differentiate"
 _KEPT = 256  # blocks whose costs are remembered
+_LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Options:
     modules: tuple[torch.nn.Module, ...] = ()  # that f uses, as the caller named them
     until: Callable[[Leaves], bool] | None = None  # where the length is unknown
     expected: int = 1000
+    codecs: Codecs | None = None
 
     @property
     def unknown(self) -> bool:
@@ -57,6 +61,8 @@ class Remembered:
 
     costs: Costs
     fits: set[int]  # budgets that hold everything
+    raw: tuple[int, int]  # bytes of a tape and of a state, without codecs
+    coded: list[bool] | None = None  # leaves of the carry that are kept encoded
 
 
 class _Memory:
@@ -208,7 +214,7 @@ def in_budget(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], d
     if known is not None and not isinstance(options.budget, Budget) and not options.verify:
         limit = as_bytes(options.budget, "budget")
         if limit in known.fits:
-            set_last_report(Report.plain(known.costs, blocks.count, limit))
+            set_last_report(_plain_report(known, blocks.count, limit, options))
             return None
     before = around.look()
     try:
@@ -250,6 +256,14 @@ def plan_for(name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_
             raise Error(f"{name}: {error}".replace("take a smaller step", advice), error.code,
                         error.least_budget) from None
         raise
+
+
+def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -> Report:
+    tape, state = known.raw
+    report = Report.plain(replace(known.costs, tape=tape, state=state, live=0), steps, limit)
+    if options.codecs is not None:
+        report.remarks.append("all fits as it is: no codec was used, and gradients are exact")
+    return report
 
 
 def _check_repeats(step: TorchStep, start: Leaves, head: Head) -> None:
@@ -297,16 +311,65 @@ class Examined:
         shared = max(0, Layout(state).bytes - storage_bytes(state.tensors()))
         weight = tape.weight(saved, step.params + inputs) + shared, storage_bytes(state.tensors()) + shared
         del tape, saved
+        self._name_codecs(options.codecs)
         known = remembered.get(key)
-        if known is None or (known.costs.tape, known.costs.state) != weight:
+        if known is None or known.raw != weight:
             if options.preserve_rng_state:
                 around.put_back(before)
                 _check_repeats(step, start, self.head)
-            known = Remembered(measure(step, start, *weight, device), set())
+            if options.codecs is None:
+                known = Remembered(measure(step, start, *weight, device), set(), weight)
+            else:
+                around.put_back(before)
+                known = self._measure_coded(start, weight, shared, device)
             remembered.put(key, known)
             around.put_back(after)
+        elif known.coded is not None:
+            step.state_codec.limit_to(known.coded)
         step.weight = known.costs.tape
         self.known = known
+
+    def _name_codecs(self, codecs: Codecs | None) -> None:
+        if codecs is not None:
+            self.step.tape_codec = codecs.tape
+            if codecs.state is not None:
+                self.step.state_codec = StateCodec(codecs.state, self.step.initial.leaves)
+
+    def _measure_coded(self, start: Leaves, raw: tuple[int, int], shared: int, device: torch.device) -> Remembered:
+        """What blocks cost whose tapes or states are kept encoded. Where it depends on the values how small they become,
+        the first of them, which may be all zeros, say little: later ones are looked at too."""
+        step = self.step
+        tape_bytes, live = raw[0], start
+        varies = any(codec is not None and codec.varies for codec in
+                     (step.tape_codec, step.state_codec and step.state_codec.codec))
+        # Not at the last one, which may be shorter.
+        for block in range(max(1, min(step.blocks.count - 1, _LOOKED_AT if varies else 1))):
+            if block > 0 and step.until is not None and step.until(live):
+                break
+            tape, found = step.recorded(block, live, cautious=True)
+            if step.tape_codec is not None:
+                tape_bytes = min(tape_bytes, found + shared)
+            live = tape.after.leaves
+            if step.state_codec is not None:
+                step.state_codec.look(live)
+            del tape
+        state_bytes, coded = raw[1], None
+        if step.state_codec is not None:
+            coded = step.state_codec.coded
+            kept = State(step.state_codec.encode(start, step.blocks.name), step.around.snapshot(), True)
+            state_bytes = max(Layout(kept).bytes, storage_bytes(kept.tensors()))
+        costs = measure(step, start, tape_bytes, state_bytes, device)
+        return Remembered(replace(costs, live=raw[1]) if coded else costs, set(), raw, coded)
+
+    def fits_raw(self, limit: int, speeds: list[_core.TierSpeed]) -> bool:
+        """All of it, without codecs."""
+        tape, state = self.known.raw
+        costs = replace(self.known.costs, tape=tape, state=state, live=0)
+        whole = _core.PlanOptions()
+        whole.strategy = "store_all"
+        chain = _core.Chain.uniform(self.step.blocks.count, costs.step_cost())
+        least = _core.least_budget(chain, _core.Platform(fast=limit, tiers=speeds), whole)
+        return least is not None and least <= limit
 
     def chain(self, options: Options, device: torch.device) -> _core.Chain:
         count = options.expected if options.unknown else self.step.blocks.count
@@ -326,15 +389,19 @@ def _attempt(blocks: Any, f: Callable, initial: Leaves, inputs: list[Tensor], de
     step, chain = seen.step, seen.chain(options, device)
     speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
     plan = plan_for(blocks.name, chain, budget, speeds, options)
-    if plan.prediction.advances == 0 and not (shared or options.unknown or options.verify):
+    fits = seen.fits_raw(limit, speeds) if options.codecs is not None else plan.prediction.advances == 0
+    if fits and not (shared or options.unknown or options.verify):
         if around.reaches(step.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(before)
-        set_last_report(Report.plain(seen.known.costs, blocks.count, limit))
+        set_last_report(_plain_report(seen.known, blocks.count, limit, options))
         return None
     step.start_with(seen.head)
     if options.tiers:
         peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
-        step.tiers = TorchTiers(options.tiers, [peak // chain[0].state for peak in peaks], step.initial, device)
+        step.tiers = TorchTiers(options.tiers, [peak // chain[0].state for peak in peaks], step.kept_initial(), device)
     report = Report.of(plan, blocks.count, limit, seen.known.costs)
+    if options.codecs is not None:
+        report.coding = Coding(options.codecs.words(), not options.codecs.exact, *seen.known.raw, seen.known.costs.tape,
+                               seen.known.costs.state)
     return Call(step, chain, plan, budget, report, seen.flags).attached(initial, inputs)

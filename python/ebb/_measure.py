@@ -93,11 +93,13 @@ class Costs:
     forward: float
     record: float
     backward: float
+    live: int = 0  # bytes of a state that is not kept, where a codec keeps it in fewer
 
     def step_cost(self, extra: int = 0, adjoint: int | None = None) -> StepCost:
+        live = max(self.state, self.live)
         return StepCost(forward=self.forward, record=self.record, backward=self.backward, state=max(1, self.state),
-                        tape=max(1, self.tape), adjoint=max(1, self.state if adjoint is None else adjoint),
-                        scratch=self.scratch + extra)
+                        tape=max(1, self.tape), adjoint=max(1, live if adjoint is None else adjoint),
+                        scratch=self.scratch + extra, live=self.live)
 
     def with_state(self, more: int) -> Costs:
         return replace(self, state=self.state + more, tape=self.tape + more)
@@ -117,16 +119,16 @@ def measure(step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int,
 
     forward()
     _, forward_peak = peak_of(forward, device)
-    tape, record_peak = peak_of(lambda: step.taped(block, initial), device)
+    tape, record_peak = peak_of(lambda: step.recorded(block, initial)[0], device)
     step.begin_backward([])
     reverse(tape)
-    tape = step.taped(block, initial)
+    tape = step.recorded(block, initial)[0]
     _, reverse_peak = peak_of(lambda: reverse(tape), device)
     seconds = [float("inf")] * 3
     for _ in range(_ROUNDS):
         seconds[0] = min(seconds[0], seconds_of(forward, device))
         tapes: list[Tape] = []
-        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(step.taped(block, initial)), device))
+        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(step.recorded(block, initial)[0]), device))
         seconds[2] = min(seconds[2], seconds_of(lambda: reverse(tapes[0]), device))
     step.begin_backward([])
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._budget import Budget
+from ebb._codec import codecs_of
 from ebb._engine import Examined, Options, plan_for
 from ebb._errors import Error
 from ebb._function_key import function_key
@@ -116,7 +117,7 @@ class Probe:
 
 def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers: Sequence[Any] | None = None,
           chunk: int | None = None, strategy: str = "auto", length: int | None = None, reverse: bool = False,
-          reduce: str | None = None, params: Any = None) -> Probe:
+          reduce: str | None = None, params: Any = None, codec: Any = None) -> Probe:
     """Does it fit, and how slow is it? Measures the first steps of a `scan` and plans for every budget; runs nothing more.
 
     >>> import torch, ebb
@@ -132,7 +133,7 @@ def probe(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, tiers
         raise Error("probe: there are no time steps to measure")
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
-    options = Options(0, listed(tiers), strategy, params=given, modules=modules)
+    options = Options(0, listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe"))
     grains = []
     for best in [chunk] if chunk is not None else chunks(inputs.length):
         grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
@@ -144,8 +145,8 @@ def _grain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, ch
     device = device_of(f, initial, inputs.leaves)
     blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
     around = Surroundings(f, device, True, options.modules)
-    key = (("scan", function_key(f), chunk, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device)),
-           around.fingerprint())
+    key = (("scan", function_key(f), chunk, reverse, reduce, inputs.length, options.codecs and options.codecs.key,
+            *surroundings_key(initial, inputs.leaves, device)), around.fingerprint())
     before = around.look()
     try:
         with torch.enable_grad():
@@ -157,27 +158,42 @@ def _grain(f: Callable, carry: Structure, initial: list[Any], inputs: Inputs, ch
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A gradient in a budget beside the same of plain autograd."""
+
+    name: str  # of a parameter, or "init 0", "xs 0", "captured 0"
+    relative: float  # the norm of the difference over that of the exact one
+    cosine: float
+
+
+@dataclass(frozen=True)
 class Verification:
     """Gradients in a budget against those of plain autograd. `same`: every bit; `worst`: the largest difference, relative to
-    the largest number of its tensor."""
+    the largest number of its tensor; `gradients`: each of them, which differ where a lossy `codec` is named."""
 
     same: bool
     worst: float
     compared: int  # numbers
     report: Any
+    gradients: tuple[Difference, ...] = ()
 
     def __bool__(self) -> bool:
         return self.same
 
     def __str__(self) -> str:
         what = "the same bits as" if self.same else f"differences of up to {self.worst:.3g} from"
-        return f"{self.compared} numbers, {what} plain autograd"
+        lines = [f"{self.compared} numbers, {what} plain autograd"]
+        if not self.same:
+            lines += [f"  {one.name:<24} relative {one.relative:.3g}, cosine {one.cosine:.6g}"
+                      for one in self.gradients]
+        return "\n".join(lines)
 
 
 def verify(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget: int | str | Budget,
            **options: Any) -> Verification:
     """Runs a `scan` both in the budget and by plain autograd, which needs the memory for it, with random gradients of all
-    outputs, and compares outputs and gradients of init, xs and everything f uses. Arguments as for `scan`.
+    outputs, and compares outputs and gradients of init, xs and everything f uses. Arguments as for `scan`; with a
+    lossy `codec` it says how far each gradient is from the exact one.
 
     >>> import torch, ebb
     >>> cell = torch.nn.GRUCell(3, 5)
@@ -186,16 +202,20 @@ def verify(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budg
     """
     from ebb._engine import last_report
 
+    plainly = {name: value for name, value in options.items() if name != "codec"}
     around = Surroundings(f, device_of(f, Structure(init, "init").leaves(init), []), True)
     before = around.look()
     found = []
-    for limit in (None, budget):
+    for limit, how in ((None, plainly), (budget, options)):
         around.put_back(before)
-        found.append(_gradients(f, init, xs, limit, options))
+        found.append(_gradients(f, init, xs, limit, how))
     around.put_back(before)
     worst, compared = 0.0, 0
     same = len(found[0]) == len(found[1])
-    for plain, mine in zip(*found):
+    gradients = []
+    for (name, plain), (_, mine) in zip(*found):
+        if name and plain is not None and mine is not None:
+            gradients.append(_difference(name, plain, mine))
         if plain is None or mine is None:
             # Autograd says None where it can, and zeros where it must.
             other = mine if plain is None else plain
@@ -206,10 +226,30 @@ def verify(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budg
             same = False
             largest = max(float(plain.abs().max()), 1e-300)
             worst = max(worst, float((plain - mine).abs().max()) / largest)
-    return Verification(same, worst, compared, last_report())
+    return Verification(same, worst, compared, last_report(), tuple(gradients))
 
 
-def _gradients(f: Callable, init: Any, xs: Any, budget: Any, options: dict[str, Any]) -> list[Tensor | None]:
+def _difference(name: str, exact: Tensor, mine: Tensor) -> Difference:
+    kind = torch.complex128 if exact.is_complex() else torch.float64
+    a, b = exact.to(kind).flatten(), mine.to(kind).flatten()
+    sizes = float(a.norm()), float(b.norm())
+    if 0.0 in sizes:
+        return Difference(name, 0.0 if sizes == (0.0, 0.0) else float("inf") if sizes[0] == 0 else 1.0,
+                          1.0 if sizes == (0.0, 0.0) else 0.0)
+    return Difference(name, float((a - b).norm()) / sizes[0], float(torch.vdot(a, b).real) / (sizes[0] * sizes[1]))
+
+
+def _named_parameters(modules: list[torch.nn.Module]) -> list[tuple[str, Tensor]]:
+    found = []
+    for place, module in enumerate(modules):
+        prefix = "" if len(modules) == 1 else f"{type(module).__name__} {place} "
+        found += [(prefix + name, parameter) for name, parameter in module.named_parameters()]
+    return found
+
+
+def _gradients(f: Callable, init: Any, xs: Any, budget: Any,
+               options: dict[str, Any]) -> list[tuple[str, Tensor | None]]:
+    """The outputs, without names, and the gradients with them."""
     from torch.utils._pytree import tree_leaves, tree_map
 
     def leaf(value: Any) -> Any:
@@ -225,8 +265,10 @@ def _gradients(f: Callable, init: Any, xs: Any, budget: Any, options: dict[str, 
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.device, r.dtype) for r in roots]
         modules, tensors = reach(f)
-        given = [*tree_leaves(init), *([] if callable(xs) else tree_leaves(xs)), *named(options.get("params"))[0]]
-        wanted = given + [p for module in modules for p in module.parameters()] + tensors
-        wanted = [t for t in wanted if isinstance(t, Tensor) and t.requires_grad]
-        gradients = torch.autograd.grad(roots, wanted, seeds, allow_unused=True) if roots else []
-    return [r.detach() for r in outputs] + list(gradients)
+        given = {"init": tree_leaves(init), "xs": [] if callable(xs) else tree_leaves(xs),
+                 "params": named(options.get("params"))[0]}
+        wanted = [(f"{name} {k}", t) for name, leaves in given.items() for k, t in enumerate(leaves)]
+        wanted += _named_parameters(modules) + [(f"captured {k}", t) for k, t in enumerate(tensors)]
+        wanted = [(name, t) for name, t in wanted if isinstance(t, Tensor) and t.requires_grad]
+        gradients = torch.autograd.grad(roots, [t for _, t in wanted], seeds, allow_unused=True) if roots else []
+    return [("", r.detach()) for r in outputs] + [(name, g) for (name, _), g in zip(wanted, gradients)]

@@ -4,9 +4,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ebb import _core
+
+
+@dataclass(frozen=True)
+class Coding:
+    """What a codec made of what is kept: bytes of one step, as they were and as they are kept."""
+
+    codec: dict[str, str]  # by "tape" and "state"
+    approximate: bool  # gradients are not those of plain autograd; `ebb.verify` says how far they are from them
+    raw_tape: int
+    raw_state: int
+    tape: int
+    state: int
+
+    def __str__(self) -> str:
+        size = _core.format_bytes
+        names = ", ".join(f"{what} {words}" for what, words in self.codec.items())
+        kept = f"tape {size(self.raw_tape)} kept in {size(self.tape)}, "
+        kept += f"state {size(self.raw_state)} in {size(self.state)}"
+        return f"{names}: {kept}; gradients are {'approximate' if self.approximate else 'exact'}"
 
 
 class Report:
@@ -23,6 +43,7 @@ class Report:
         self.predicted = prediction
         self.measured: dict[str, Any] = {}
         self.remarks: list[str] = []
+        self.coding: Coding | None = None  # where `codec` was named, and used
 
     @classmethod
     def plain(cls, costs: Any, steps: int, budget: int) -> Report:
@@ -60,11 +81,14 @@ class Report:
         text = f"{self.strategy}: {forwards} forwards for {self.steps} steps, {peak} of {_core.format_bytes(self.budget)}"
         if self.steps == self._planned:  # not of another length than expected
             text += f", {self.slowdown:.2f} x the time of keeping everything"
+        if self.coding is not None and self.coding.approximate:
+            text += ", gradients approximate"
         return text if not self.done else text + f", ran in {self.measured['seconds']:.3g} s"
 
     def as_dict(self) -> dict[str, Any]:
         return {"strategy": self.strategy, "steps": self.steps, "budget": self.budget, "predicted": self.predicted,
-                "measured": self.measured, "step": vars(self.costs), "remarks": self.remarks}
+                "measured": self.measured, "step": vars(self.costs), "remarks": self.remarks,
+                "coding": None if self.coding is None else asdict(self.coding)}
 
     def __repr__(self) -> str:
         return f"<ebb report, {self.brief()}>"
@@ -77,6 +101,8 @@ class Report:
                  f"                state {size(self.costs.state)}, tape {size(self.costs.tape)}, scratch "
                  f"{size(self.costs.scratch)}",
                  f"  predicted     {self.predicted['seconds']:.3g} s, of which waiting {self.predicted['stall_seconds']:.3g} s"]
+        if self.coding is not None:
+            lines.append(f"  codec         {self.coding}")
         if self.done:
             lines.append(f"  measured      {self.measured['seconds']:.3g} s")
         for name, peak in self.predicted["peak"].items():

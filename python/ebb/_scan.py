@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ebb._budget import Budget
+from ebb._codec import Codecs, codecs_of
 from ebb._engine import NOTHING, Options, in_budget, refuse_transforms
 from ebb._errors import Error
 from ebb._function_key import function_key
@@ -27,7 +28,7 @@ _LONGEST_CHUNK = 32
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget: int | str | Budget | None = None,
          tiers: Sequence[Any] | None = None, chunk: int | None = None, strategy: str = "auto", length: int | None = None,
          reverse: bool = False, reduce: str | None = None, preserve_rng_state: bool = True, verify: bool = False,
-         params: Iterable[Tensor] | torch.nn.Module | None = None) -> tuple[Any, Any]:
+         params: Iterable[Tensor] | torch.nn.Module | None = None, codec: Any = None) -> tuple[Any, Any]:
     """Runs ``carry, y = f(carry, x)`` over time and returns the last carry and all ys, stacked.
 
     >>> import torch, ebb
@@ -57,12 +58,16 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
     verify: every step that runs again is checked to give the same bits.
     params: tensors, or a module, that f uses beside its arguments. They are found in its first block; name them only
         where later steps use others.
+    codec: what graphs keep, made smaller: "bits" (exact: a bit for each 0 or 1, spikes), "bf16", "fp16", "int8" or
+        "pool:N" (lossy: gradients are approximate, results are not; `ebb.verify` measures it). A pair, or
+        {"tape": ..., "state": ...}, names one for states too; from a lossy state steps are run again approximately.
 
     Raises `ebb.Error`, with `least_budget` where the budget is too small. What f raises comes through unchanged.
     """
     if reduce not in (None, "sum", "mean"):
         raise Error(f"scan: reduce is {reduce!r}; it is None, \"sum\" or \"mean\"")
     chunk = checked_chunk("scan", chunk)
+    codecs = _checked_codecs("scan", codec, budget, verify)
     carry = Structure(init, "init")
     initial = carry.leaves(init)
     inputs = Inputs(xs, length)
@@ -73,11 +78,12 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
     given, modules = named(params)
     refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
-    options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules)
+    options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs)
     tried = chunks(inputs.length) if chunk is None else [chunk]
     for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
-        key = ("scan", function_key(f), best, reverse, reduce, inputs.length, *surroundings_key(initial, inputs.leaves, device))
+        key = ("scan", function_key(f), best, reverse, reduce, inputs.length, codecs and codecs.key,
+               *surroundings_key(initial, inputs.leaves, device))
         try:
             results = in_budget(blocks, f, initial, inputs.leaves, device, options, key)
             break
@@ -94,7 +100,7 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget
 def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *, budget: int | str | Budget | None = None,
                tiers: Sequence[Any] | None = None, strategy: str = "auto", expected: int = 1000,
                preserve_rng_state: bool = True, verify: bool = False,
-               params: Iterable[Tensor] | torch.nn.Module | None = None) -> Any:
+               params: Iterable[Tensor] | torch.nn.Module | None = None, codec: Any = None) -> Any:
     """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. How often is not known before.
 
     >>> import torch, ebb
@@ -110,6 +116,7 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
     """
     if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
         raise Error(f"while_loop: expected is {expected!r}; it is a number of steps, 1 or more")
+    codecs = _checked_codecs("while_loop", codec, budget, verify)
     carry = Structure(init, "init")
     initial = carry.leaves(init)
 
@@ -124,9 +131,10 @@ def while_loop(cond: Callable[[Any], Any], f: Callable[[Any], Any], init: Any, *
         given, modules = named(params)
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = device_of(f, initial, [])
-        options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected)
+        options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected,
+                          codecs)
         blocks = WhileBlocks(f, carry, expected)
-        key = ("while_loop", function_key(f), *surroundings_key(initial, [], device))
+        key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))
         results = in_budget(blocks, f, initial, [], device, options, key)
         if results is not None and results is not NOTHING:
             return carry.tree(results[0])
@@ -147,6 +155,19 @@ def _check_nothing(name: str, leaves: list[Any]) -> None:
     if any(leaf is not None and leaf.requires_grad for leaf in leaves):
         raise Error(f"{name}: the first steps differentiate through nothing and a later one does, so that no budget could be planned; "
                     "name what f uses in params=")
+
+
+def _checked_codecs(name: str, codec: Any, budget: Any, verify: bool) -> Codecs | None:
+    codecs = codecs_of(codec, name)
+    if codecs is None:
+        return None
+    if budget is None:
+        raise Error(f"{name}: codec is {codec!r} and budget is None: without a limit plain autograd keeps everything as it "
+                    "is; give a budget, or leave codec out")
+    if verify and codecs.state is not None and not codecs.state.exact:
+        raise Error(f"{name}: verify=True asks that steps which run again give the same bits, and from states kept in "
+                    f"{codecs.state.words} they do not; leave one of them out")
+    return codecs
 
 
 def checked_chunk(name: str, chunk: Any) -> int | None:

@@ -77,6 +77,10 @@ class Surroundings:
         memory = tensor.untyped_storage()._cdata
         return any(b.untyped_storage()._cdata == memory for b in self._all_buffers)
 
+    def tensors(self) -> list[Tensor]:
+        """All that is found from f."""
+        return self._tensors + [t for module in self._modules for t in (*module.parameters(), *module.buffers())]
+
     def reaches(self, tensors: list[Tensor]) -> bool:
         """All of them are found from f."""
         found = {id(t) for t in self._tensors} | {id(p) for module in self._modules for p in module.parameters()}

@@ -18,6 +18,9 @@ from torch import Tensor
 
 from ebb._blocks import Blocks, Leaves
 from ebb._captures import Known, sequence_number
+from ebb._codec import Codec
+from ebb._codec_state import StateCodec
+from ebb._codec_tape import Recording, roots
 from ebb._errors import Error
 from ebb._surroundings import Snapshot, Surroundings
 from ebb._trees import addresses, can_have_gradient, storage_bytes
@@ -31,11 +34,12 @@ Origins = tuple[tuple[int, int] | None, ...] | None
 class State:
     """What restarts the computation: the carry and what f changes beside it."""
 
-    __slots__ = ("leaves", "snapshot", "versions", "wait")
+    __slots__ = ("leaves", "snapshot", "versions", "wait", "coded")
 
-    def __init__(self, leaves: Leaves, snapshot: Snapshot | None):
+    def __init__(self, leaves: Leaves, snapshot: Snapshot | None, coded: bool = False):
         self.leaves = leaves
         self.snapshot = snapshot
+        self.coded = coded  # leaves are as a StateCodec has them
         self.wait: Callable[[], None] | None = None  # until it has arrived
         self.versions = [None if leaf is None else leaf._version for leaf in leaves]
 
@@ -87,6 +91,8 @@ class TorchStep:
         self._seen: dict[int, int] | None = {} if verify else None
         self.weight = 0  # of the first tape; 0: tapes differ and are not weighed
         self.callers: list[Tensor] = []  # inputs, as the caller holds them
+        self.tape_codec: Codec | None = None
+        self.state_codec: StateCodec | None = None
         self.head: Head | None = None
         self.adjoint: list[Tensor | None] = []
         self.running: list[Tensor | None] = []
@@ -110,6 +116,10 @@ class TorchStep:
         """The first block has run already."""
         self.head = head
         self.initial.snapshot = self.around.part(head.before)
+
+    def kept_initial(self) -> State:
+        """The initial state as others like it are kept."""
+        return self._as_kept(self.initial)
 
     def first_look(self, block: int, live: Leaves) -> tuple[Tape, list[Tensor], bool]:
         """A block of which nothing is known yet: its tape, what autograd saved for it beside the carry, and whether it
@@ -140,11 +150,33 @@ class TorchStep:
     def _weighed(self, block: int, live: Leaves) -> Tape:
         """Records a block and sees that it takes no more than the plan knows of."""
         tape, saved = self._taped_and_saved(block, live)
-        found = tape.weight(saved, self.params + self.callers)
+        self._check_weight(block, tape.weight(saved, self.params + self.callers))
+        return tape
+
+    def _check_weight(self, block: int, found: int) -> None:
         if found > self.weight + self.weight // 100 + _SLACK:
             raise Error(f"{self.blocks.name}: the graph of block {block} takes {found} bytes, that of the first took {self.weight}, for which "
                         "the budget was planned; let the first steps be the largest ones, or take a smaller chunk", "out_of_budget")
-        return tape
+
+    def recorded(self, block: int, live: Leaves, cautious: bool = False) -> tuple[Tape, int]:
+        """A block recorded as `record` does it, and with a codec the bytes that its tape takes, else 0. `cautious`: as
+        Recording.seal has it."""
+        if self.tape_codec is None:
+            return self.taped(block, live), 0
+        recording = Recording(self.tape_codec, self._outside())
+        with recording.hooks():
+            tape = self.taped(block, live)
+        return tape, self._sealed(tape, recording, cautious)
+
+    def _sealed(self, tape: Tape, recording: Recording, cautious: bool = False) -> int:
+        """Nobody needs the outputs of the block any more: what the tape keeps is encoded. Returns its bytes."""
+        tape.ys = roots(tape.ys)
+        recording.seal(addresses(tape.carry + tape.inputs + tape.out + tape.after.tensors()), cautious)
+        return tape.weight(recording.raw(), self.params + self.callers) + recording.encoded_bytes
+
+    def _outside(self) -> set[int]:
+        """Where that lies which is the caller's."""
+        return addresses(self.params + self.callers + self.around.tensors())
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self.adjoint = adjoint
@@ -198,10 +230,16 @@ class TorchStep:
         if start == 0 and self.head is not None:
             self.around.put_back(self.head.before)
             self.head = None
+        outside = self._outside() if self.tape_codec is not None else set()
         for block in range(start, end):
             self.around.fresh_casts()
+            recording = None if self.tape_codec is None else Recording(self.tape_codec, outside)
             weighs = self.weight > 0 and block > 0 and (block % _WEIGHED == 0 or self._seen is not None)
-            tape = self._weighed(block, self._live) if weighs else self.taped(block, self._live)
+            if recording is not None:
+                with recording.hooks():
+                    tape = self.taped(block, self._live)
+            else:
+                tape = self._weighed(block, self._live) if weighs else self.taped(block, self._live)
             if self._known is None:
                 self._known = Known(self.params)
             self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, tape.since, f"{self.blocks.name}: block {block}")
@@ -211,6 +249,8 @@ class TorchStep:
             self._live = tape.after.leaves
             if first and not self.mute:
                 self.blocks.keep(block, [y.detach() for y in tape.ys])
+            if recording is not None:
+                self._check_weight(block, self._sealed(tape, recording))
             if self._seen is not None:
                 self._compare(block, self._live, first)
 
@@ -316,8 +356,10 @@ class TorchStep:
             state = self._held(step)
         else:
             state = self.tiers.get(source - 1, step)
+            state.coded = self.state_codec is not None
         if target != 0:
             state.arrive()
+        state = self._as_kept(state) if target >= 0 else self._as_live(state)
         if target < 0:
             self._check_unchanged(state)
             self._live = state.leaves
@@ -326,6 +368,17 @@ class TorchStep:
             self._kept[step] = state
         else:
             self.tiers.put(target - 1, step, state)
+
+    def _as_kept(self, state: State) -> State:
+        if self.state_codec is None or state.coded:
+            return state
+        return State(self.state_codec.encode(state.leaves, self.blocks.name), state.snapshot, True)
+
+    def _as_live(self, state: State) -> State:
+        if not state.coded:
+            return state
+        self._check_unchanged(state)
+        return State(self.state_codec.decode(state.leaves), state.snapshot)
 
     def drop(self, is_tape: bool, step: int, place: int) -> None:
         if place > 0:

@@ -216,3 +216,31 @@ def test_a_retained_graph_and_an_exception():
     with pytest.raises(ValueError, match="mine"):
         ebb.scan(broken, init, xs, budget="2MiB")
     gradients(module, module, init, xs, budget="2MiB")
+
+
+@pytest.mark.parametrize("words", ["bf16", "fp16", "int8", "bits", "pool:3"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_codecs_give_the_bytes_of_the_cpu(words, dtype):
+    from ebb._codec import Codec
+
+    flat = torch.randn(5000, dtype=dtype) * torch.logspace(-30, 4, 5000, dtype=dtype)
+    flat = (flat > 0).to(dtype) if words == "bits" else flat
+    codec = Codec(words)
+    here, there = codec.encode(flat), codec.encode(flat.cuda())
+    assert bool(there[1]) and torch.equal(there[0].cpu(), here[0])
+    decoded = codec.decode(there[0], dtype, 5000)
+    assert decoded.is_cuda and torch.equal(decoded.cpu(), codec.decode(here[0], dtype, 5000))
+
+
+@pytest.mark.parametrize("codec", ["bits", "bf16", "int8", ("fp16", "bf16")])
+def test_tapes_and_states_are_kept_encoded(codec):
+    module, init, xs = lstm()
+    plain = gradients(module, module, init, xs)
+    ours = gradients(module, module, init, xs, budget="4MiB", chunk=8, codec=codec, tiers=[ebb.memory_tier("64MiB")])
+    coding = ebb.last_report().coding
+    assert torch.equal(plain[0], ours[0])
+    if codec == "bits":
+        assert not coding.approximate and all(torch.equal(a, b) for a, b in zip(plain, ours))
+    else:
+        assert coding.approximate and coding.tape < 0.75 * coding.raw_tape
+        assert all(float((a - b).norm() / a.norm()) < 0.05 for a, b in zip(plain, ours))

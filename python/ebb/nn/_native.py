@@ -30,6 +30,12 @@ def bytes_of(budget: Budget | int | str | None) -> int:
     return UNLIMITED if budget is None else as_bytes(budget, "budget")
 
 
+def refuse_codec(layer: object, options: dict[str, Any]) -> None:
+    if "codec" in options:
+        raise Error(f"{type(layer).__name__}: a layer takes no codec, its cells keep tapes of their own; "
+                    "ebb.scan(f, init, xs, budget=..., codec=...) over a cell does")
+
+
 def resolved(budget: Budget | int | str | None) -> Budget | int:
     """A budget as a setting has it; raises for what is none."""
     return budget if isinstance(budget, Budget) else bytes_of(budget)

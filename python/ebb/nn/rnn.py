@@ -58,6 +58,7 @@ class _Bounded(torch.nn.RNNBase):
         native: bool = True,
         **kwargs: Any,
     ) -> None:
+        _native.refuse_codec(self, kwargs)
         _native.resolved(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")

@@ -173,6 +173,7 @@ class _Layer(_Spiking):
         strategy: str = "auto",
         **options: Any,
     ) -> None:
+        _native.refuse_codec(self, options)
         super().__init__(input_size, hidden_size, **options)
         _native.resolved(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):

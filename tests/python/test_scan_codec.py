@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tapes and states that are kept encoded: exact codecs keep every bit, lossy ones only the results; their bytes."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import ebb  # noqa: E402
+import ebb.nn  # noqa: E402
+from ebb._codec import Codec  # noqa: E402
+from ebb._codec_tape import Recording  # noqa: E402
+from ebb._measure import LiveBytes  # noqa: E402
+from scan_oracle import clones, compare, gradients, least, loop, same, weighted  # noqa: E402
+
+torch.set_num_threads(1)
+BATCH, WIDTH, STEPS = 8, 32, 36
+LOSSY = ["bf16", "fp16", "int8", "pool:2"]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(3)
+
+
+def lstm(dtype=torch.float32):
+    cell = torch.nn.LSTMCell(WIDTH, WIDTH, dtype=dtype)
+
+    def f(carry, x):
+        h, c = cell(x, carry)
+        return (h, c), h
+    zero = torch.zeros(BATCH, WIDTH, dtype=dtype)
+    return f, (zero, zero.clone()), torch.randn(STEPS, BATCH, WIDTH, dtype=dtype), list(cell.parameters())
+
+
+def lif(width: int = 64, dtype=torch.float32):
+    cell = ebb.nn.LIFCell(WIDTH, width, recurrent=True).to(dtype)
+
+    def f(carry, x):
+        return cell.step(carry, x)
+    return f, cell.zero_state(BATCH), 10 * torch.randn(STEPS, BATCH, WIDTH, dtype=dtype), list(cell.parameters())
+
+
+def room(f, init, xs, share: float = 0.3, **options) -> int:
+    """A budget between the least and what keeps everything, without codecs."""
+    small = least(f, init, xs, **options)
+    ebb.scan(f, clones(init), clones(xs), budget=small, **options)
+    report = ebb.last_report()
+    return small + int(share * report.costs.tape * report.steps)
+
+
+def both(f, init, xs, params, **options):
+    """Outputs and gradients of a scan and of the loop by hand."""
+    found = []
+    for run in (lambda *own: loop(f, *own), lambda *own: ebb.scan(f, *own, **options)):
+        own = clones(init), clones(xs).requires_grad_()
+        carry, ys = run(*own)
+        found.append((carry, ys, gradients(weighted(carry, ys), [own[1], *params])))
+    return found
+
+
+def worst(mine, exact) -> float:
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(mine, exact))
+
+
+# What is exact.
+
+
+@pytest.mark.parametrize("codec", [{"tape": "bits"}, ("bits", "bits")])
+@pytest.mark.parametrize("chunk", [1, 6])
+@pytest.mark.parametrize("model", [lif, lstm])
+def test_bits_keep_every_bit(codec, chunk, model):
+    f, init, xs, params = model()
+    budget = room(f, init, xs, chunk=chunk)
+    report = compare(f, init, xs, params, budget=budget, chunk=chunk, codec=codec)
+    assert report.coding is not None and not report.coding.approximate
+    assert report.measured["forwards"] > report.steps
+
+
+@pytest.mark.parametrize("strategy, options", [("revolve", {}), ("sqrt", {"reverse": True}),
+                                               ("msm", {"reduce": "mean"}), ("constant", {})])
+def test_bits_keep_every_bit_in_every_plan(strategy, options):
+    f, init, xs, params = lif()
+    budget = room(f, init, xs, chunk=4)
+    compare(f, init, xs.requires_grad_(), params, budget=budget, chunk=4, codec=("bits", "bits"), strategy=strategy,
+            **options)
+
+
+def test_outputs_that_are_used_in_several_places_keep_every_bit():
+    weight = torch.randn(WIDTH, WIDTH).mul(0.2).requires_grad_()
+
+    def f(carry, x):
+        z = (carry @ weight + x > 0).to(x.dtype) + 0 * carry
+        h = torch.tanh(carry @ weight) * z + x
+        return h, (h, h * h, carry, z)
+    xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
+    init = torch.randn(BATCH, WIDTH, requires_grad=True)
+    for chunk in (1, 5):
+        compare(f, init, xs, [weight], budget=room(f, init, xs, chunk=chunk), chunk=chunk, codec="bits")
+
+
+def test_an_output_that_is_handed_out_several_times_keeps_the_bits_of_no_codec():
+    weight = torch.randn(WIDTH, WIDTH).mul(0.2).requires_grad_()
+
+    def f(carry, x):
+        h = torch.tanh(carry @ weight + x)
+        return h, (h, h, h)
+    xs = torch.randn(STEPS, BATCH, WIDTH)
+    budget = room(f, torch.zeros(BATCH, WIDTH), xs, chunk=4)
+    found = []
+    for codec in (None, "bits"):
+        carry, ys = ebb.scan(f, torch.zeros(BATCH, WIDTH), xs, budget=budget, chunk=4, codec=codec)
+        loss = sum((y * torch.linspace(a, 1, WIDTH)).sum() for y, a in zip(ys, (0.1, 0.37, 0.73)))
+        found.append(gradients(loss, [weight]))
+    same(*found)
+
+
+def test_random_numbers_and_a_carry_changed_in_place_keep_every_bit():
+    layer = torch.nn.Linear(WIDTH, WIDTH)
+
+    def f(carry, x):
+        z = torch.nn.functional.dropout((layer(carry) + x > 0).to(x.dtype) * layer(x), 0.5)
+        carry += z
+        return carry, z
+    xs = torch.randn(STEPS, BATCH, WIDTH)
+    budget = room(f, torch.zeros(BATCH, WIDTH), xs, chunk=4)
+
+    def run(**options):
+        torch.manual_seed(5)
+        carry, ys = ebb.scan(f, torch.zeros(BATCH, WIDTH), xs, chunk=4, **options)
+        return carry, ys, gradients(weighted(carry, ys), layer.parameters())
+    same(run(budget=budget, codec="bits"), run(budget=budget))
+
+
+@pytest.fixture(params=["holders are counted", "they are not"])
+def counting(request, monkeypatch):
+    """Some builds of torch do not tell how many hold a storage."""
+    if request.param == "they are not":
+        monkeypatch.setattr("ebb._offload_item._alone", -1)
+
+
+def test_parameters_captured_tensors_and_inputs_are_never_encoded(counting):
+    weight, other = torch.randn(WIDTH, requires_grad=True), torch.randn(BATCH, WIDTH, requires_grad=True)
+    constant = torch.randn(BATCH, WIDTH)
+
+    def f(carry, x):
+        # Each gradient is made of what must be exact alone; the tanh is there to be encoded.
+        return carry + weight * x + other * constant, torch.tanh(carry)
+    xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
+    init = torch.zeros(BATCH, WIDTH)
+
+    def of_carry(carry, ys):
+        return weighted(carry)
+    budget = room(f, init, xs, chunk=4)
+    report = compare(f, init, xs, [weight, other], budget=budget, chunk=4, codec="int8", loss=of_carry)
+    assert report.coding.tape < report.coding.raw_tape
+
+
+# What is lossy.
+
+
+@pytest.mark.parametrize("codec", ["fp16", "pool:2", ("int8", "bf16"), (None, "int8"), ("bf16", "pool:4")])
+@pytest.mark.parametrize("strategy", ["auto", "revolve"])
+def test_results_have_every_bit_and_only_gradients_differ(codec, strategy):
+    f, init, xs, params = lstm()
+    budget = room(f, init, xs, chunk=4)
+    plain, mine = both(f, init, xs, params, budget=budget, chunk=4, codec=codec, strategy=strategy)
+    same(mine[:2], plain[:2])
+    assert ebb.last_report().coding.approximate
+    assert worst(mine[2], plain[2]) < (1.0 if "pool" in str(codec) else 0.05)
+
+
+def test_lossy_tapes_make_other_gradients():
+    f, init, xs, params = lstm()
+    budget = room(f, init, xs, chunk=4)
+    errors = {}
+    for codec in LOSSY:
+        plain, mine = both(f, init, xs, params, budget=budget, chunk=4, codec=codec)
+        errors[codec] = worst(mine[2], plain[2])
+    assert 0 < errors["fp16"] < errors["bf16"] < 2**-6
+    assert 0 < errors["int8"] < 2**-5
+    assert errors["bf16"] < errors["pool:2"]
+
+
+# The relative error of one kept number, for numbers in [0.9, 1.1]: half a unit in the last of 8 and of 11 bits; half of
+# the scale 1.1 / 127; the width of the interval.
+ONE = {"bf16": 2**-9, "fp16": 2**-12, "int8": 1.1 / 254 / 0.9, "pool:4": 0.2 / 0.9}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("where", ["tape", "state"])
+@pytest.mark.parametrize("codec", list(ONE))
+def test_errors_stay_within_what_follows_from_each_kept_number(codec, where, dtype):
+    """The last carry is the product of exp(x) over time. Its gradient by one x is a product of the later factors, of
+    that exp(x) and of the carry before it: at most steps + 1 kept numbers. From kept states the factors
+    are exact, and the carry comes from at most as many restarts, one after the other, as there are steps."""
+    steps = 8
+
+    def f(carry, x):
+        return carry * torch.exp(x), None
+    xs = torch.rand(steps, 4, 64, dtype=dtype).mul(0.02).sub(0.01).requires_grad_()
+    init = torch.ones(4, 64, dtype=dtype)
+    exact, mine = clones(xs), clones(xs)
+    how = {"chunk": 2, "strategy": "msm"} if where == "tape" else {"chunk": 1, "strategy": "revolve"}
+    how["codec"] = {where: codec}
+    budget = least(f, init, xs, **how) + 4 * init.numel() * init.element_size()
+    carry = ebb.scan(f, init, mine, budget=budget, **how)[0]
+    assert torch.equal(carry, loop(f, init, exact)[0])
+    (wrong,), (right,) = gradients(carry.sum(), [mine]), gradients(loop(f, init, exact)[0].sum(), [exact])
+    relative = float(((wrong - right).abs() / right).max())
+    assert 0 < relative <= (1 + ONE[codec]) ** (steps + 1) - 1 + 1e-5
+
+
+# Bytes.
+
+
+def recorded(codec: str, work) -> Recording:
+    recording = Recording(Codec(codec), set())
+    with recording.hooks():
+        recording.result = work()
+    return recording
+
+
+def test_spikes_are_kept_in_a_bit_each():
+    weight = torch.randn(256, 256, requires_grad=True)
+    spikes = (torch.randn(64, 256) > 1).float()
+    recording = recorded("bits", lambda: spikes.clone() @ weight)
+    recording.seal(set())
+    assert recording.encoded_from == 64 * 256 * 4
+    assert recording.encoded_bytes == recording.encoded_from // 32
+
+
+def test_views_of_one_storage_are_encoded_once_and_decoded_as_they_were():
+    a = torch.randn(32, 128, requires_grad=True)
+
+    def work():
+        whole = torch.tanh(a)
+        left, right = whole.chunk(2, 1)
+        return (left * right * whole.t().reshape(64, 64)[:32]).sum() + whole.pow(3).sum()
+    recording = recorded("fp16", work)
+    recording.seal(set())
+    whole = a.numel() * a.element_size()
+    # The tanh, the product of its halves and half of the copy that reshape makes.
+    assert recording.encoded_bytes == (whole + whole // 2 + whole // 2) // 2
+    mine, = torch.autograd.grad(recording.result, a)
+    exact, = torch.autograd.grad(work(), a)
+    assert 0 < float((mine - exact).norm() / exact.norm()) < 2**-10
+
+
+def test_small_tensors_whole_numbers_and_what_somebody_holds_stay():
+    a = torch.randn(1024, requires_grad=True)
+    held = []
+
+    def work():
+        small = torch.exp(a[:16])
+        held.append(torch.exp(a))
+        index = torch.arange(1024).flip(0)
+        return small.sum() + held[0].sum() + torch.exp(a)[index].sum() + a.double().to(torch.bfloat16).exp().sum()
+    recording = recorded("bf16", work)
+    held[0] = held[0].detach()
+    recording.seal(set())
+    assert recording.encoded_from == 1024 * 4
+
+
+def test_a_spiking_tape_weighs_what_its_spikes_no_longer_do():
+    f, init, xs, params = lif(width=256)
+    ebb.scan(f, init, xs, budget=room(f, init, xs, chunk=8), chunk=8, codec="bits")
+    coding = ebb.last_report().coding
+    # Of a step the spikes for the weights of the next one, the last of a block being its state, are 31/32 smaller.
+    spikes = 7 * BATCH * 256 * 4
+    places = 8 * 4  # one number for each output, where its gradient enters
+    assert coding.raw_tape - coding.tape == spikes * 31 // 32 - places
+
+
+def test_a_net_that_is_silent_at_first_is_looked_at_until_it_spikes():
+    f, init, xs, _ = lif()
+    xs[:10] = 0
+    ebb.scan(f, init, xs, budget=room(f, init, xs, chunk=4), chunk=4, codec="bits")[1].sum().backward()
+    coding = ebb.last_report().coding
+    assert coding.raw_tape - coding.tape >= 3 * BATCH * 64 * 4 * 31 // 32 - 4 * 4
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_the_same_budget_buys_fewer_forwards(chunk):
+    f, init, xs, _ = lstm()
+    budget = room(f, init, xs, share=0.2, chunk=chunk)
+    forwards = []
+    for codec in (None, "bf16", "int8"):
+        ebb.scan(f, init, xs, budget=budget, chunk=chunk, codec=codec)[1].sum().backward()
+        report = ebb.last_report()
+        assert report.measured["forwards"] == report.predicted["forwards"]
+        forwards.append(report.measured["forwards"])
+    assert forwards[0] > forwards[1] > forwards[2]
+
+
+def test_smaller_states_need_a_smaller_budget_or_fewer_forwards():
+    f, init, xs, _ = lstm()
+    budget = room(f, init, xs, share=0.02, chunk=1)
+    forwards = []
+    for codec in (None, (None, "int8")):
+        ebb.scan(f, init, xs, budget=budget, chunk=1, strategy="revolve", codec=codec)[1].sum().backward()
+        forwards.append(ebb.last_report().measured["forwards"])
+    assert forwards[0] > forwards[1]
+
+
+@pytest.mark.parametrize("codec, chunk", [("bf16", 1), ("bits", 4), (("int8", "bf16"), 1), ("int8", 4)])
+@pytest.mark.parametrize("model", [lif, lstm])
+def test_the_peak_is_within_the_prediction_and_the_budget(codec, chunk, model):
+    f, init, xs, params = model()
+    budget = room(f, init, xs, chunk=chunk)
+    ebb.scan(f, init, xs, budget=budget, chunk=chunk, codec=codec)
+    gc.collect()
+    with LiveBytes() as counted:
+        carry, ys = ebb.scan(f, init, xs, budget=budget, chunk=chunk, codec=codec)
+        (carry[0].sum() + ys.sum()).backward()
+    callers = 2 * sum(t.numel() * 4 for t in (*carry, ys)) + sum(p.numel() * 4 for p in params)
+    report = ebb.last_report()
+    assert report.predicted["peak"]["fast"] <= budget
+    assert counted.peak - callers <= report.predicted["peak"]["fast"] * 1.01 + (1 << 14)
+
+
+# Tiers, other loops, other calls.
+
+
+@pytest.mark.parametrize("codec, part", [((None, "bf16"), 2), (("int8", "int8"), 3), ("bits", 1)])
+def test_tiers_get_what_is_encoded(codec, part, tmp_path):
+    f, init, xs, params = lstm()
+    small = least(f, init, xs, chunk=1, tiers=[ebb.memory_tier("1MiB")])
+    for tier in (ebb.memory_tier("1MiB"), ebb.file_tier(str(tmp_path), "1MiB")):
+        options = {"budget": small + 8192, "chunk": 1, "tiers": [tier], "strategy": "single"}
+        plain, mine = both(f, init, xs, params, **options, codec=codec)
+        same(mine[:2], plain[:2])
+        report = ebb.last_report()
+        moved = report.measured["moved"][tier.name]
+        assert moved[0] > 0 and moved[1] > 0
+        raw = 2 * BATCH * WIDTH * 4
+        assert report.costs.state <= raw / part
+        assert moved[0] % report.costs.state == 0
+        assert worst(mine[2], plain[2]) < 0.05
+
+
+def test_a_while_loop_keeps_its_tapes_encoded():
+    weight = (0.1 * torch.randn(64, 64)).requires_grad_()
+    found = []
+    for codec in (None, "bits", "bf16", ("int8", "bf16")):
+        x = ebb.while_loop(lambda x: x.norm() > 1e-3, lambda x: torch.tanh(torch.tanh(x @ weight) @ weight),
+                           torch.ones(4, 64), budget="64KiB", codec=codec)
+        found.append((x.detach(), gradients(x.sum(), [weight])[0]))
+    for result, _ in found:
+        assert torch.equal(result, found[0][0])
+    assert torch.equal(found[1][1], found[0][1])
+    assert 0 < worst([found[2][1]], [found[0][1]]) < 0.02
+    assert 0 < worst([found[3][1]], [found[0][1]]) < 0.05
+
+
+@pytest.mark.parametrize("codec", ["bf16", "int8", ("fp16", "fp16")])
+def test_double_precision(codec):
+    f, init, xs, params = lstm(torch.float64)
+    plain, mine = both(f, init, xs, params, budget=room(f, init, xs, chunk=4), chunk=4, codec=codec)
+    same(mine[:2], plain[:2])
+    assert 0 < worst(mine[2], plain[2]) < 2**-5
+
+
+def test_autocast_keeps_the_casts_of_weights_exact(counting):
+    layer = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+    with torch.no_grad():
+        layer.weight.mul_(0.1)
+
+    def f(carry, x):
+        return carry, layer(x)
+    xs = torch.randn(STEPS, BATCH, WIDTH)
+    found = []
+    for codec in (None, "int8"):
+        own = clones(xs).requires_grad_()  # its gradient is made of the weight alone
+        with torch.autocast("cpu", torch.bfloat16):
+            ys = ebb.scan(f, torch.zeros(BATCH, WIDTH), own, budget=40_000, chunk=4, codec=codec)[1]
+        found.append(gradients(ys.float().sum(), [own]))
+    same(*found)
+
+
+def test_a_graph_may_be_retained_and_goes_away():
+    f, init, xs, params = lstm()
+    ys = ebb.scan(f, init, xs, budget=room(f, init, xs, chunk=4), chunk=4, codec="int8")[1]
+    loss = ys.pow(2).sum()
+    first = torch.autograd.grad(loss, params, retain_graph=True)
+    same(torch.autograd.grad(loss, params), first)
+
+
+def test_where_all_fits_nothing_is_encoded():
+    f, init, xs, params = lstm()
+    report = compare(f, init, xs, params, budget="64MiB", codec="int8")
+    assert report.strategy == "store_all" and report.coding is None
+    assert "no codec was used" in str(report)
+
+
+def test_what_fits_only_when_it_is_encoded_is_run_without_recomputation():
+    f, init, xs, params = lstm()
+    ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=4), chunk=4)
+    whole = ebb.last_report().costs.tape * ebb.last_report().steps
+    ebb.scan(f, init, xs, budget=int(whole * 0.8), chunk=4, codec="int8")[1].sum().backward()
+    report = ebb.last_report()
+    assert report.measured["forwards"] == report.steps and report.coding.approximate
+
+
+def test_a_change_in_place_is_found():
+    def f(carry, x):
+        kept = torch.exp(x)
+        out = carry * kept
+        kept.mul_(2)
+        return out, None
+    xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        ebb.scan(f, torch.ones(BATCH, WIDTH), xs, budget=30_000, chunk=4, codec="bf16")[0].sum().backward()
+
+
+# What is said.
+
+
+def test_the_report_says_what_was_done():
+    f, init, xs, _ = lstm()
+    ebb.scan(f, init, xs, budget=room(f, init, xs, chunk=4), chunk=4, codec=("int8", "bf16"))[1].sum().backward()
+    report = ebb.last_report()
+    coding = report.coding
+    assert coding.codec == {"tape": "int8", "state": "bf16"} and coding.approximate
+    assert coding.state * 2 == coding.raw_state and coding.tape < coding.raw_tape / 2
+    assert report.as_dict()["coding"]["raw_tape"] == coding.raw_tape
+    assert "approximate" in report.brief() and "tape int8, state bf16" in str(report)
+
+
+def test_verify_measures_each_gradient():
+    f, init, xs, params = lstm()
+    budget = room(f, init, xs, chunk=4)
+    found = ebb.verify(f, init, xs, budget=budget, chunk=4, codec="bf16")
+    assert not found and len(found.gradients) == len(params) + 3
+    for one in found.gradients:
+        assert 0 < one.relative < 2**-6 and 0.999 < one.cosine < 1 + 1e-9
+    assert "weight_hh" in str(found) and "cosine" in str(found)
+    exact = ebb.verify(f, init, xs, budget=budget, chunk=4, codec="bits")
+    assert exact and all(one.relative == 0 for one in exact.gradients)
+
+
+def test_verify_says_what_the_norms_say():
+    f, init, xs, params = lstm()
+    budget = room(f, init, xs, chunk=4)
+    found = {one.name: one for one in ebb.verify(f, init, xs, budget=budget, chunk=4, codec="int8").gradients}
+    ours = []
+    for options in ({}, {"budget": budget, "chunk": 4, "codec": "int8"}):
+        carry, ys = ebb.scan(f, init, xs, **options)
+        generator = torch.Generator().manual_seed(1)
+        outputs = [*carry, ys]
+        seeds = [torch.randn(r.shape, generator=generator, dtype=torch.float64).float() for r in outputs]
+        ours.append(torch.autograd.grad(outputs, params, seeds)[1].double().flatten())
+    assert found["weight_hh"].relative == pytest.approx(float((ours[0] - ours[1]).norm() / ours[0].norm()), rel=1e-6)
+    cosine = float(ours[0] @ ours[1] / ours[0].norm() / ours[1].norm())
+    assert found["weight_hh"].cosine == pytest.approx(cosine, rel=1e-9)
+
+
+def test_probe_knows_the_codec():
+    f, init, xs, _ = lstm()
+    plain, coded = (ebb.probe(f, init, xs, chunk=4, codec=codec) for codec in (None, "int8"))
+    assert coded.costs.tape < plain.costs.tape / 2 and coded.store_all < plain.store_all
+
+
+@pytest.mark.parametrize("codec, words", [
+    ("gzip", "bf16, fp16, int8, bits and pool:N"),
+    ("zstd", "not known before"),
+    ("raw", "leave it out"),
+    ("pool:x", "pool"),
+    ("pool:4x8", "pool:N"),
+    ("bf16:3", "no parameter"),
+    (7, "a pair"),
+    (("bf16", "bf16", "bf16"), "a pair"),
+    ({"tapes": "bf16"}, "\"tape\" and \"state\""),
+    ({"state": "events"}, "not known before"),
+])
+def test_what_is_no_codec_is_refused(codec, words):
+    with pytest.raises(ebb.Error, match="codec") as caught:
+        ebb.scan(lambda h, x: (h * x, None), torch.ones(4), torch.ones(10, 4, requires_grad=True), budget=1024,
+                 codec=codec)
+    assert words in str(caught.value)
+
+
+def test_what_a_codec_cannot_go_with_is_refused():
+    f, init, xs, _ = lstm()
+    with pytest.raises(ebb.Error, match="budget is None"):
+        ebb.scan(f, init, xs, codec="bf16")
+    with pytest.raises(ebb.Error, match="verify=True"):
+        ebb.scan(f, init, xs, budget="1MiB", codec=(None, "bf16"), verify=True)
+    for layer in (ebb.nn.LSTM, ebb.nn.LIF):
+        with pytest.raises(ebb.Error, match="takes no codec"):
+            layer(3, 4, budget="1MiB", codec="bf16")
+
+
+def test_verify_true_goes_with_lossy_tapes():
+    f, init, xs, _ = lstm()
+    ebb.scan(f, init, xs, budget=room(f, init, xs, chunk=4), chunk=4, codec="int8", verify=True)[1].sum().backward()
+
+
+def test_spikes_that_end_are_an_error_and_not_a_wrong_gradient():
+    def f(carry, x):
+        h, t = carry
+        gate = torch.where(t < 30, (x > 0).to(x.dtype), x)
+        return (gate * 1.0, t + 1), (gate * h).exp()
+    xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
+    init = torch.zeros(BATCH, WIDTH), torch.zeros((), dtype=torch.int64)
+    with pytest.raises(ebb.Error, match="does not take"):
+        budget = least(f, init, xs, chunk=1, codec=(None, "bits"), strategy="revolve")
+        _, ys = ebb.scan(f, init, xs, budget=budget + 20_000, chunk=1, codec=(None, "bits"), strategy="revolve")
+        ys.sum().backward()
