@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ebb._codec import Codec
@@ -53,8 +52,8 @@ class StateCodec:
                 found[k], taken = self.codec.encode(_flat(leaves[k]))
                 if not bool(taken):
                     raise Error(f"{name}: leaf {k} of the carry has a value that the codec {self.codec.words} does not "
-                                "take, and in the first steps, for which the budget was planned, it had none; name another "
-                                "codec for states")
+                                "take, and in the first steps, for which the budget was planned, it had none; name "
+                                "another codec for states")
         return found
 
     def decode(self, leaves: Leaves) -> Leaves:

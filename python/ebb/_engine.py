@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,17 +20,18 @@ from ebb._captures import find_captures
 from ebb._codec import Codecs
 from ebb._codec_state import StateCodec
 from ebb._errors import Error
-from ebb._measure import Costs, measure
+from ebb._measure import measure
+from ebb._remembered import Remembered, remembered
 from ebb._report import Coding, Report
 from ebb._sizes import as_bytes
 from ebb._surroundings import Surroundings
-from ebb._torch_step import Head, State, TorchStep
+from ebb._torch_step import TorchStep
+from ebb._torch_tape import Head, State
 from ebb._torch_tiers import Layout, TorchTiers, buffer_bytes, speed_of
 from ebb._trees import close, storage_bytes
 from ebb._written import Written
 
 NOTHING = "nothing to differentiate"
-_KEPT = 256  # blocks whose costs are remembered
 _LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
 
 
@@ -55,37 +55,6 @@ class Options:
         return self.until is not None
 
 
-@dataclass
-class Remembered:
-    """What was found about blocks before."""
-
-    costs: Costs
-    fits: set[int]  # budgets that hold everything
-    raw: tuple[int, int]  # bytes of a tape and of a state, without codecs
-    coded: list[bool] | None = None  # leaves of the carry that are kept encoded
-
-
-class _Memory:
-    """The last blocks measured, by key."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Any, Remembered] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Any) -> Remembered | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: Any, known: Remembered) -> None:
-        with self._lock:
-            self._entries[key] = known
-            while len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
-
-
-remembered = _Memory()
 _last = threading.local()
 
 

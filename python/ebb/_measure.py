@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from ebb._blocks import Leaves
 from ebb._core import StepCost
-from ebb._torch_step import Tape, TorchStep
+from ebb._torch_step import TorchStep
+from ebb._torch_tape import Tape
 from ebb._trees import rounded
 
 _ROUNDS = 2

@@ -13,7 +13,7 @@ from torch import Tensor
 from ebb import _core
 from ebb._errors import Error
 from ebb._host_pool import host_memory
-from ebb._torch_step import State
+from ebb._torch_tape import State
 from ebb.tiers import FileTier, MemoryTier, Tier, slow_tiers
 
 _PROBED = 64 << 20
