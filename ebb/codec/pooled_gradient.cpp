@@ -21,7 +21,7 @@ enum class Way {
 // Sizes of tiles: packed columns lie in the second cache beside a tile of sums, a panel and some
 // rows of it in the first.
 constexpr std::int64_t kDepth = 512;                   // terms of a product at a time
-constexpr std::int64_t kColumns = 384;                 // columns of packed weights at a time
+constexpr std::int64_t kPacked = kDepth * 384;         // packed numbers at a time
 constexpr std::int64_t kTile = std::int64_t{1} << 16;  // sums at a time
 constexpr std::int64_t kLanes = 16;  // sums of a dot product that run side by side
 
@@ -52,24 +52,32 @@ Way best_way(const ConvShape& shape) {
   return sums <= dots ? Way::sums : Way::dots;
 }
 
+// Of `all` columns, whole panels of packed weights with `depth` rows.
+template <class Number>
+std::int64_t columns_at_once(std::int64_t all, std::int64_t depth) {
+  const std::int64_t width = packed_width<Number>();
+  return std::min(std::max<std::int64_t>(kPacked / depth / width, 1) * width,
+                  rounded_up(all, width));
+}
+
 template <class Number>
 Tiles<Number> tiles_of(const ConvShape& shape) {
   Tiles<Number> t;
-  const std::int64_t width = packed_width<Number>();
   const std::int64_t taps = shape.taps();
   t.way = best_way<Number>(shape);
   if (t.way == Way::columns) {
     t.depth = std::min(kDepth, shape.outputs());
-    t.columns = std::min(rounded_up(kColumns, width), rounded_up(shape.group_in() * taps, width));
+    t.columns = columns_at_once<Number>(shape.group_in() * taps, t.depth);
     t.packed = t.depth * t.columns;
     return t;
   }
   t.depth =
       std::min(std::clamp<std::int64_t>(kTile / taps, 64, kDepth), shape.batch * shape.blocks());
-  t.outputs = std::clamp<std::int64_t>(kTile / (taps * t.depth), 1, shape.group_out());
-  t.columns = t.way == Way::dots
-                  ? shape.group_in()
-                  : std::min(rounded_up(kColumns, width), rounded_up(shape.group_in(), width));
+  t.outputs = std::clamp<std::int64_t>(
+      std::min(kTile / (taps * t.depth), 2 * kTile / (taps * shape.group_in())), 1,
+      shape.group_out());
+  t.columns =
+      t.way == Way::dots ? shape.group_in() : columns_at_once<Number>(shape.group_in(), t.depth);
   t.packed = t.depth * t.columns;
   t.sums = std::max(t.depth * t.outputs * taps, taps * shape.group_in());
   t.row = TapSums<Number>(shape).row_numbers();
@@ -117,6 +125,11 @@ Number dot(std::int64_t count, const Number* a, const Number* b) {
 }
 
 template <class Number>
+void clear(std::int64_t rows, std::int64_t columns, Number* to, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) std::fill_n(to + r * stride, columns, Number{0});
+}
+
+template <class Number>
 class GroupGradient {
  public:
   GroupGradient(const ConvShape& shape, const Tiles<Number>& tiles, const Number* pooled,
@@ -125,19 +138,16 @@ class GroupGradient {
 
   template <class Split>
   void run(std::int64_t group, const Split& split, const Scratch<Number>& scratch) const {
-    const std::int64_t size = shape_.group_out() * shape_.group_in() * shape_.taps();
-    std::fill_n(gw_ + group * size, size, Number{0});
     if (tiles_.way == Way::columns) return by_columns(group, split, scratch);
     by_sums(group, split, scratch);
-    split(shape_.group_out(), [&](int thread, std::int64_t from, std::int64_t to) {
-      for (std::int64_t o = from; o < to; ++o) {
-        taps_last(gw_ + group * size + o * shape_.group_in() * shape_.taps(),
-                  scratch.sums.get() + thread * tiles_.sums);
-      }
-    });
   }
 
  private:
+  // Blocks [from, to) of all samples, columns of the group's input channels.
+  struct Part {
+    std::int64_t group, from, to, column, columns;
+  };
+
   const Number* input(std::int64_t sample, std::int64_t group, std::int64_t channel) const {
     return pooled_ +
            (sample * shape_.in_channels + group * shape_.group_in() + channel) * shape_.blocks();
@@ -170,9 +180,10 @@ class GroupGradient {
 
   void pack_blocks(std::int64_t group, std::int64_t from, std::int64_t to, std::int64_t column,
                    std::int64_t columns, Number* packed) const;
-  void add_products(std::int64_t group, std::int64_t channel, std::int64_t channels,
-                    std::int64_t column, std::int64_t columns, std::int64_t depth,
-                    const Number* sums, const Number* packed) const;
+  void add_part(const Part& part, std::int64_t first, std::int64_t channels, const Number* packed,
+                Number* sums, Number* row) const;
+  void add_products(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Number* sums,
+                    const Number* packed, Number* to) const;
   void taps_last(Number* row, Number* copy) const;
 
   const ConvShape& shape_;
@@ -211,6 +222,7 @@ void GroupGradient<Number>::by_columns(std::int64_t group, const Split& split,
         }
       });
       split(shape_.group_out(), [&](int, std::int64_t first, std::int64_t last) {
+        if (at == 0) clear(last - first, columns, weights(group, first) + column, all);
         packed_product(last - first, columns, to - from, output(sample, group, first) + from,
                        outputs, scratch.packed.get(), weights(group, first) + column, all);
       });
@@ -225,10 +237,10 @@ void GroupGradient<Number>::by_sums(std::int64_t group, const Split& split,
                                     const Scratch<Number>& scratch) const {
   const std::int64_t all = shape_.batch * shape_.blocks();
   const std::int64_t width = tiles_.way == Way::dots ? 1 : packed_width<Number>();
-  for (std::int64_t column = 0; column < shape_.group_in(); column += tiles_.columns) {
-    const std::int64_t columns = std::min(tiles_.columns, shape_.group_in() - column);
-    for (std::int64_t from = 0; from < all; from += tiles_.depth) {
-      const std::int64_t to = std::min(all, from + tiles_.depth);
+  for (std::int64_t from = 0; from < all; from += tiles_.depth) {
+    const std::int64_t to = std::min(all, from + tiles_.depth);
+    for (std::int64_t column = 0; column < shape_.group_in(); column += tiles_.columns) {
+      const std::int64_t columns = std::min(tiles_.columns, shape_.group_in() - column);
       split(rounded_up(columns, width) / width, [&](int, std::int64_t first, std::int64_t last) {
         for (std::int64_t panel = first; panel < last; ++panel) {
           pack_blocks(group, from, to, column + panel * width,
@@ -236,23 +248,39 @@ void GroupGradient<Number>::by_sums(std::int64_t group, const Split& split,
                       scratch.packed.get() + panel * width * (to - from));
         }
       });
+      const Part part{group, from, to, column, columns};
       split(shape_.group_out(), [&](int thread, std::int64_t first, std::int64_t last) {
-        Number* const sums = scratch.sums.get() + thread * tiles_.sums;
-        Number* const row = scratch.row.get() + thread * tiles_.row;
         for (std::int64_t o = first; o < last; o += tiles_.outputs) {
-          const std::int64_t here = std::min(tiles_.outputs, last - o);
-          for (std::int64_t i = 0; i < here; ++i) {
-            each_sample(
-                from, to,
-                [&](std::int64_t sample, std::int64_t b, std::int64_t end, std::int64_t position) {
-                  sums_.form(output(sample, group, o + i), b, end, row,
-                             sums + i * shape_.taps() * (to - from) + position, to - from);
-                });
-          }
-          add_products(group, o, here, column, columns, to - from, sums, scratch.packed.get());
+          add_part(part, o, std::min(tiles_.outputs, last - o), scratch.packed.get(),
+                   scratch.sums.get() + thread * tiles_.sums,
+                   scratch.row.get() + thread * tiles_.row);
         }
       });
     }
+  }
+}
+
+// Output channels [first, first + channels). Weights are [output channel, tap, input channel]
+// until the last part has been added.
+template <class Number>
+void GroupGradient<Number>::add_part(const Part& part, std::int64_t first, std::int64_t channels,
+                                     const Number* packed, Number* sums, Number* row) const {
+  const std::int64_t depth = part.to - part.from;
+  const std::int64_t rows = channels * shape_.taps();
+  for (std::int64_t i = 0; i < channels; ++i) {
+    each_sample(part.from, part.to,
+                [&](std::int64_t sample, std::int64_t b, std::int64_t end, std::int64_t position) {
+                  sums_.form(output(sample, part.group, first + i), b, end, row,
+                             sums + i * shape_.taps() * depth + position, depth);
+                });
+  }
+  Number* const to = weights(part.group, first) + part.column;
+  if (part.from == 0) clear(rows, part.columns, to, shape_.group_in());
+  add_products(rows, part.columns, depth, sums, packed, to);
+  const bool last =
+      part.to == shape_.batch * shape_.blocks() && part.column + part.columns == shape_.group_in();
+  for (std::int64_t i = 0; last && i < channels; ++i) {
+    taps_last(weights(part.group, first + i), sums);
   }
 }
 
@@ -273,14 +301,10 @@ void GroupGradient<Number>::pack_blocks(std::int64_t group, std::int64_t from, s
               });
 }
 
-// Into the group's weights as [output channel, tap, input channel].
 template <class Number>
-void GroupGradient<Number>::add_products(std::int64_t group, std::int64_t channel,
-                                         std::int64_t channels, std::int64_t column,
-                                         std::int64_t columns, std::int64_t depth,
-                                         const Number* sums, const Number* packed) const {
-  const std::int64_t rows = channels * shape_.taps();
-  Number* const to = weights(group, channel) + column;
+void GroupGradient<Number>::add_products(std::int64_t rows, std::int64_t columns,
+                                         std::int64_t depth, const Number* sums,
+                                         const Number* packed, Number* to) const {
   if (tiles_.way == Way::sums) {
     packed_product(rows, columns, depth, sums, depth, packed, to, shape_.group_in());
     return;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ebb/codec/tap_windows.h"
 
@@ -34,10 +33,8 @@ class TapSums {
   TapWindow columns_of(const Piece& piece) const;
 
   ConvShape shape_;
+  AxisWindows outer_, middle_, inner_;
   std::int64_t left_ = 0, right_ = 0;  // zeros around a row, so that windows need no clipping
-  std::int64_t run_ = 0;    // outputs in a window of a whole block; 0 if that differs by block
-  std::int64_t whole_ = 0;  // blocks of the last axis that have `run_`
-  std::vector<std::int64_t> offset_;  // by tap of the last axis: block 0's first output
 };
 
 }  // namespace ebb
