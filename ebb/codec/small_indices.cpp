@@ -21,14 +21,24 @@ void check_bits(int bits) {
 constexpr std::int64_t kBytes = 512;
 static_assert(kGrain % kBytes == 0);
 
+// Gives all bits that are set in some index.
 template <class Index>
-void pack_halves(const Index* indices, std::int64_t count, std::uint8_t* packed) {
-  std::uint8_t bytes[kBytes];
+std::uint64_t narrow(const Index* indices, std::int64_t count, std::uint8_t* bytes) {
+  std::uint64_t seen = 0;
+  for (std::int64_t i = 0; i < count; ++i) seen |= static_cast<std::uint64_t>(indices[i]);
   for (std::int64_t i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(indices[i]);
-  if (count % 2 != 0) bytes[count] = 0;
+  return seen;
+}
+
+template <class Index>
+std::uint64_t pack_halves(const Index* indices, std::int64_t count, std::uint8_t* packed) {
+  std::uint8_t bytes[kBytes + 1];
+  const std::uint64_t seen = narrow(indices, count, bytes);
+  bytes[count] = 0;  // beside a last one that is alone
   for (std::int64_t i = 0; i < (count + 1) / 2; ++i) {
     packed[i] = static_cast<std::uint8_t>(bytes[2 * i] | bytes[2 * i + 1] << 4);
   }
+  return seen;
 }
 
 template <class Index>
@@ -65,15 +75,12 @@ void pack_small(Workers& workers, std::int64_t count, const Index* indices, int 
   std::atomic<std::uint64_t> all = 0;
   workers.split(count, kGrain, [&](std::int64_t from, std::int64_t to) {
     std::uint64_t seen = 0;
-    for (std::int64_t i = from; i < to; ++i) seen |= static_cast<std::uint64_t>(indices[i]);
-    all.fetch_or(seen, std::memory_order_relaxed);
-    if (bits == 8) {
-      for (std::int64_t i = from; i < to; ++i) packed[i] = static_cast<std::uint8_t>(indices[i]);
-      return;
-    }
     for (std::int64_t i = from; i < to; i += kBytes) {
-      pack_halves(indices + i, std::min(kBytes, to - i), packed + i / 2);
+      const std::int64_t here = std::min(kBytes, to - i);
+      seen |= bits == 8 ? narrow(indices + i, here, packed + i)
+                        : pack_halves(indices + i, here, packed + i / 2);
     }
+    all.fetch_or(seen, std::memory_order_relaxed);
   });
   if (all >> bits != 0) refuse(indices, count, bits);
 }

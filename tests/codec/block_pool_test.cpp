@@ -105,9 +105,14 @@ TEST(BlockPool, ANanIsSeenWhereverItIs) {
 }
 
 TEST(BlockPool, SaysWhichSizeCannotBe) {
-  const std::vector<float> x(4);
-  EXPECT_THAT(message_of([&] { pooled({{{}, {}, {4, 0}}}, 0, Pooling::max, x); }),
-              HasSubstr("an axis of 4 in blocks of 0; both must be at least 1"));
+  Workers workers(1);
+  std::vector<float> x(4);
+  const auto refused = [&](PoolAxis axis) {
+    return message_of(
+        [&] { pool_blocks(workers, 1, {{{}, {}, axis}}, Pooling::max, x.data(), x.data()); });
+  };
+  EXPECT_THAT(refused({4, 0}), HasSubstr("an axis of 4 in blocks of 0; both must be at least 1"));
+  EXPECT_THAT(refused({0, 2}), HasSubstr("an axis of 0 in blocks of 2"));
 }
 
 }  // namespace

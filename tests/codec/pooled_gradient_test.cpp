@@ -94,8 +94,9 @@ double weight_by_definition(const ConvShape& shape, const std::vector<double>& f
   return sum;
 }
 
+// Each `every`th weight; the others are NaN.
 std::vector<double> by_definition(const ConvShape& shape, const std::vector<double>& pooled,
-                                  const std::vector<double>& gy) {
+                                  const std::vector<double>& gy, std::size_t every) {
   const std::vector<double> full = upsampled(shape, pooled);
   std::vector<double> gw;
   for (std::int64_t o = 0; o < shape.out_channels; ++o) {
@@ -103,7 +104,9 @@ std::vector<double> by_definition(const ConvShape& shape, const std::vector<doub
     const std::int64_t first = group * (shape.in_channels / shape.groups);
     for (std::int64_t c = 0; c < shape.in_channels / shape.groups; ++c) {
       each(Sizes(shape).kernel, [&](const Position& tap) {
-        gw.push_back(weight_by_definition(shape, full, gy, o, first + c, tap));
+        gw.push_back(gw.size() % every == 0
+                         ? weight_by_definition(shape, full, gy, o, first + c, tap)
+                         : NAN);
       });
     }
   }
@@ -127,26 +130,27 @@ void expect_close(const std::vector<Number>& got, const std::vector<double>& exp
   const double allowed = std::ldexp(8 * terms, sizeof(Number) == 4 ? -24 : -53);
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) continue;
     ASSERT_NEAR(static_cast<double>(got[i]), expected[i], allowed) << "weight " << i;
   }
 }
 
 template <class Number>
-void expect_definition(const ConvShape& shape, std::uint64_t seed) {
+void expect_definition(const ConvShape& shape, std::uint64_t seed, std::size_t every) {
   const std::int64_t inputs = shape.batch * shape.in_channels * shape.blocks();
   const std::int64_t outputs = shape.batch * shape.out_channels * shape.outputs();
   const auto pooled = numbers<Number>(inputs, seed);
   const auto gy = numbers<Number>(outputs, seed + 1);
   const auto expected =
-      by_definition(shape, {pooled.begin(), pooled.end()}, {gy.begin(), gy.end()});
+      by_definition(shape, {pooled.begin(), pooled.end()}, {gy.begin(), gy.end()}, every);
   const auto alone = gradient(shape, pooled, gy, 1);
   expect_close(alone, expected, static_cast<double>(shape.batch * shape.outputs()));
   for (const int threads : {2, 3, 7}) EXPECT_EQ(gradient(shape, pooled, gy, threads), alone);
 }
 
-void expect_both(const ConvShape& shape, std::uint64_t seed = 1) {
-  expect_definition<double>(shape, seed);
-  expect_definition<float>(shape, seed);
+void expect_both(const ConvShape& shape, std::uint64_t seed = 1, std::size_t every = 1) {
+  expect_definition<double>(shape, seed, every);
+  expect_definition<float>(shape, seed, every);
 }
 
 ConvAxis random_axis(const Random& random, std::uint64_t part, std::uint64_t most) {
@@ -169,7 +173,7 @@ ConvAxis random_axis(const Random& random, std::uint64_t part, std::uint64_t mos
 }
 
 TEST(PooledGradient, IsThatOfTheFilledMap) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Random random(seed);
     const auto draw = [&](std::uint64_t i, std::uint64_t most) {
       return static_cast<std::int64_t>(1 + random.below(100000 + i, most));
@@ -190,16 +194,17 @@ TEST(PooledGradient, IsThatOfTheFilledMap) {
 
 // More channels, blocks and outputs than a tile has.
 TEST(PooledGradient, GoesOnFromTileToTile) {
+  const auto expect_some = [](const ConvShape& shape) { expect_both(shape, 1, 29); };
   const ConvAxis one{.in = 30, .out = 30, .block = 2};
-  expect_both({3, 400, 4, 1, {{{}, one, one}}});
-  expect_both({3, 20, 300, 1, {{{}, one, one}}});
+  expect_some({3, 400, 4, 1, {{{}, one, one}}});
+  expect_some({3, 20, 300, 1, {{{}, one, one}}});
   const ConvAxis three{.in = 30, .out = 30, .kernel = 3, .padding = 1, .block = 1};
-  expect_both({2, 50, 3, 1, {{{}, three, three}}});
+  expect_some({2, 50, 3, 1, {{{}, three, three}}});
   const ConvAxis five{.in = 60, .out = 60, .kernel = 5, .padding = 2, .block = 2};
-  expect_both({2, 3, 3, 3, {{{}, five, five}}});
-  expect_both({1, 8, 20, 2, {{{}, three, five}}});
+  expect_some({2, 3, 3, 3, {{{}, five, five}}});
+  expect_some({1, 8, 20, 2, {{{}, three, five}}});
   const ConvAxis line{.in = 3000, .out = 1499, .kernel = 4, .stride = 2, .block = 4};
-  expect_both({1, 5, 6, 1, {{{}, {}, line}}});
+  expect_some({1, 5, 6, 1, {{{}, {}, line}}});
 }
 
 TEST(PooledGradient, KernelsMayReachFarIntoThePadding) {
@@ -212,7 +217,7 @@ TEST(PooledGradient, KernelsMayReachFarIntoThePadding) {
                           .dilation = 3,
                           .block = block};
       expect_both({2, 3, 4, 1, {{{}, {}, axis}}});
-      expect_both({2, 14, 14, 1, {{{}, axis, axis}}});
+      expect_both({1, 6, 3, 1, {{{}, axis, axis}}});
     }
   }
 }
