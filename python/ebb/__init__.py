@@ -21,7 +21,9 @@ from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 _LATER = {
     "Chain": "ebb._chain",
     "compress": "ebb._compress",
+    "compression_report": "ebb._compression_report",
     "decompress": "ebb._compress",
+    "fit": "ebb._fit",
     "last_report": "ebb._engine",
     "nn": "",
     "offload": "ebb._offload",

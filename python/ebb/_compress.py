@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from ebb._compressed import activation, conv, dropout, linear, maxpool, norm
-from ebb._compressed.settings import Settings
+from ebb._compressed.settings import Settings, settings_of
 from ebb._errors import Error
 from ebb._source import watching
 
@@ -79,9 +79,9 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
     pooled = any(max(block) > 1 for block in blocks.values())
-    decompress(model)
+    chosen: dict[nn.Module, Settings] = {}
     for name, layer in layers.items():
-        stock = type(layer)
+        stock = _stock(layer)
         settings = Settings(pooling=pooling)
         if name in blocks:
             settings.block = blocks[name]
@@ -94,11 +94,18 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
             settings.way = "recompute" if pooled else "keep"
         elif stock in _LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
+        chosen[layer] = settings
+    decompress(model)
+    _install(model, chosen)
+    return model
+
+
+def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
+    for layer, settings in chosen.items():
         layer.ebb_settings = settings  # type: ignore[assignment]
-        layer.__class__ = COMPRESSED[stock]
+        layer.__class__ = COMPRESSED[_stock(layer)]
     model.register_forward_pre_hook(_watch, prepend=True)
     model.register_forward_hook(_unwatch, always_call=True)
-    return model
 
 
 def decompress(model: Model) -> Model:
@@ -115,6 +122,7 @@ def decompress(model: Model) -> Model:
         if _is_compressed(layer):
             layer.__class__ = layer.stock  # type: ignore[assignment]
             del layer.ebb_settings
+        vars(layer).pop("ebb_fit", None)
         for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
             for key in [key for key, hook in hooks.items() if hook is own]:
                 del hooks[key]
@@ -136,6 +144,34 @@ def _watch(model: nn.Module, given: Any) -> None:
 
 def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
     _watches.open.pop().__exit__(None, None, None)
+
+
+class Compression:
+    """How a model is compressed now, to be had again."""
+
+    def __init__(self, model: nn.Module):
+        self.roots = [part for part in model.modules() if _watch in part._forward_pre_hooks.values()]
+        self.settings = {layer: settings_of(layer) for layer in compressed_layers(model).values()}
+        self.fits = {part: vars(part)["ebb_fit"] for part in model.modules() if "ebb_fit" in vars(part)}
+
+    def put_back(self, model: nn.Module) -> None:
+        decompress(model)
+        for root in self.roots:
+            within = set(root.modules())
+            _install(root, {layer: settings for layer, settings in self.settings.items() if layer in within})
+        for part, fit in self.fits.items():
+            part.ebb_fit = fit  # type: ignore[assignment]
+
+
+@contextmanager
+def as_stock(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is what it was before `compress`."""
+    now = Compression(model)
+    decompress(model)
+    try:
+        yield
+    finally:
+        now.put_back(model)
 
 
 def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import masked, positive_bits, range_bits, sign_bits
+from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, settings_of
 from ebb._compressed.shapes import Order
-from ebb._source import Leaf, Recipe, Source, keeping, recipe_of
+from ebb._source import Recipe, Source, keeping, recipe_of
 
 
 class _Bits(torch.autograd.Function):
@@ -89,7 +90,7 @@ class _Gate:
     def forward(self: Any, x: Tensor) -> Tensor:
         if not at_work(x) or getattr(self, "inplace", False):
             return super().forward(x)  # type: ignore[misc]
-        before = recipe_of(x) or Leaf(x)
+        before = held(x, settings_of(self))
         recipe = Recipe(self._again(), before)
         with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import pool, pooled_weight_gradient
+from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
 from ebb._compressed.shapes import Convolution, Order
-from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, unwatched
 
 
 class _Pooled(torch.autograd.Function):
@@ -78,11 +79,10 @@ class _Compressed:
         computed = x.requires_grad or settings.data
         if settings.way == "compress" and computed and max(settings.block) > 1 and weight.requires_grad:
             return self._pooled(x, weight, bias, settings)
-        recipe = recipe_of(x)
+        before = held(x, settings)
         if not settings.offers:
-            with unwatched() if recipe is None else keeping(recipe, x):
+            with unwatched() if isinstance(before, Leaf) else keeping(before, x):
                 return self._conv_forward(x, weight, bias)
-        before = recipe or Leaf(x)
         others = [Leaf(one) for one in (weight, bias) if one is not None]
         offer = Recipe(_Again(self), before, others)
         with keeping(before, x, offer):

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, int8_blocks
+from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
-from ebb._source import keeping, recipe_of
+from ebb._source import Leaf, Recipe, keeping
 
 
 class _Lossy(torch.autograd.Function):
@@ -73,8 +74,15 @@ class Linear(nn.Linear):
             weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
             with without_autocast(x):
                 return _Lossy.apply(x, weight, bias, settings.codec, next(_SEEDS))
-        recipe = recipe_of(x)
-        if recipe is None:
+        before = held(x, settings)
+        if isinstance(before, Leaf):
             return super().forward(x)
-        with keeping(recipe, x):
+        saved: Tensor = x
+        if x.dim() > 2 and x.is_contiguous():  # then torch saves the rows of it
+            before, saved = Recipe(_rows, before), x.detach().view(-1, x.shape[-1])
+        with keeping(before, saved):
             return super().forward(x)
+
+
+def _rows(x: Tensor, mine: bool) -> Tensor:
+    return x.view(-1, x.shape[-1])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
+from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, parametrised, settings_of
 from ebb._compressed.shapes import Order
 from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
@@ -83,12 +84,13 @@ class _Batch:
     def forward(self: Any, x: Tensor) -> Tensor:
         if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
-        way = settings_of(self).way
+        settings = settings_of(self)
+        way = settings.way
         if way == "compress":
             self._check_input_dim(x)
             return _BatchInt8.apply(x, self.weight, self.bias, *self._statistics(), self.eps)
         source = Source.of(x)
-        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
+        before = source.recipe or (source.offer if way == "recompute" else None) or held(x, settings)
         affine = _copies(x, self.weight, self.bias)
         statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
         again = _BatchAgain(self.eps, not statistics, bool(affine))
@@ -166,11 +168,12 @@ class _SampleNorm:
     def forward(self: Any, x: Tensor) -> Tensor:
         if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
-        way = settings_of(self).way
+        settings = settings_of(self)
+        way = settings.way
         if way == "compress":
             return self._int8(x)
         source = Source.of(x)
-        before = source.recipe or (source.offer if way == "recompute" else None) or Leaf(x)
+        before = source.recipe or (source.offer if way == "recompute" else None) or held(x, settings)
         again = self._again([one is not None for one in (self.weight, self.bias)])
         recipe = Recipe(again, before, _copies(x, self.weight, self.bias))
         with keeping(before, x, recipe):

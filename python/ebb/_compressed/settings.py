@@ -24,6 +24,7 @@ class Settings:
     the caller has anyway.
     offers: a convolution's output may be computed again by the norm after it.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
+    offloading: who moves what "offload" lets go, an `Offloading`; others look after it as they run.
     """
 
     way: str = "keep"
@@ -32,6 +33,7 @@ class Settings:
     data: bool = False
     offers: bool = True
     codec: str = "int8"
+    offloading: Any = None
 
 
 def settings_of(layer: torch.nn.Module) -> Settings:

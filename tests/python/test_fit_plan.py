@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search for plans against all plans there are, on small instances."""
+
+import itertools
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from ebb._fit_plan import KEEP, Option, Planner, Step, evaluate  # noqa: E402
+
+
+@st.composite
+def nets(draw):
+    """Convolutions, norms, ReLUs, gates and sums in random order, some layers twice, some tensors read by two."""
+    steps, newest, number = [], 0, 0
+    sizes = {0: 0}
+    for k in range(draw(st.integers(2, 7))):
+        kind = draw(st.sampled_from(["conv", "norm", "relu", "gate", "linear", "other"]))
+        x = newest if draw(st.booleans()) else draw(st.integers(max(0, newest - 2), newest))
+        number += 1
+        sizes[number] = draw(st.integers(1, 50))
+        seconds = draw(st.integers(0, 20))
+        options = [KEEP]
+        if kind == "conv":
+            options += [Option("compress", 2, bytes=sizes[x] // 4, seconds=seconds)]
+        elif kind == "norm":
+            options += [Option("recompute"), Option("compress", bytes=sizes[x] // 4, seconds=seconds)]
+        elif kind == "linear":
+            options += [Option("compress", codec="project", bytes=sizes[x] // 4, seconds=seconds)]
+        elif kind == "relu":
+            options += [Option("compress")]
+        if kind in ("conv", "norm", "gate") and draw(st.booleans()):
+            options += [Option("offload", seconds=draw(st.integers(1, 9)))]
+        saved = ((x, x, sizes[x]),) if kind == "other" and draw(st.booleans()) else ()
+        again = [step.name for step in steps if step.kind == kind]
+        name = draw(st.sampled_from(again)) if again and draw(st.integers(0, 5)) == 0 else f"{kind}{k}"
+        steps.append(Step(name, kind, x, number, x, sizes[x], draw(st.integers(0, 2)), saved, True, kind == "conv",
+                          sizes[x] // 8, draw(st.integers(1, 20)), draw(st.integers(0, 60)), tuple(options)))
+        newest = number
+    return steps
+
+
+def all_plans(steps, moving):
+    ways = {}
+    for step in steps:
+        ways.setdefault(step.name, [option.key for option in step.options])  # the first call of a layer says which
+    for keys in itertools.product(*ways.values()):
+        yield evaluate(steps, dict(zip(ways, keys)), moving)
+
+
+@settings(max_examples=150, deadline=None)
+@given(nets(), st.floats(0, 1), st.integers(0, 30))
+def test_no_plan_is_faster(steps, part, moving):
+    plans = list(all_plans(steps, moving))
+    peaks = sorted(plan.peak for plan in plans)
+    limit = int(peaks[0] + part * (peaks[-1] - peaks[0]))
+    best = min((plan.seconds for plan in plans if plan.peak <= limit), default=None)
+    found = Planner(steps, moving).solve(limit)
+    assert (found is None) == (best is None)
+    if found is not None:
+        assert found.peak <= limit
+        assert found.seconds == pytest.approx(best, rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(nets(), st.integers(0, 30))
+def test_least_is_least(steps, moving):
+    least = min(plan.peak for plan in all_plans(steps, moving))
+    assert min(plan.peak for plan in Planner(steps, moving).least()) == least
+
+
+def test_many_layers_within_one_percent():
+    """Where pairs are put into buckets: against the bound of the relaxation that takes layers in parts."""
+    steps = [Step("start", "conv", 0, 1, 0, 0, offers=True)]
+    for k in range(1, 301):
+        size, seconds = 1000 + 37 * (k * k % 101), 1.0 + (k * 7919 % 97) / 10
+        steps.append(Step(f"a{k}", "linear", k, k + 1, k, size, options=(KEEP, Option("compress", seconds=seconds, bytes=size // 4))))
+    whole = evaluate(steps, {}).peak
+    limit = int(whole * 0.6)
+    found = Planner(steps).solve(limit)
+    saved, bound = 0.0, 0.0
+    rates = sorted((option.seconds / (step.x_bytes - option.bytes), step.x_bytes - option.bytes, option.seconds)
+                   for step in steps[1:] for option in step.options[1:])
+    for rate, size, seconds in rates:
+        part = min(1.0, (whole - limit - saved) / size)
+        if part <= 0:
+            break
+        saved, bound = saved + part * size, bound + part * seconds
+    assert found.peak <= limit and bound <= found.seconds <= 1.01 * bound
