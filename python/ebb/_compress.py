@@ -76,7 +76,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
     blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
     for name, layer in layers.items():
         if name in blocks and layer.padding_mode != "zeros":
-            raise Error(f"compress: {name} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
+            raise Error(f"compress: {name or 'the model itself'} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
     pooled = any(max(block) > 1 for block in blocks.values())
     chosen: dict[nn.Module, Settings] = {}
@@ -195,25 +195,27 @@ def _layers(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> dict[st
     """Those that can be compressed. A class of somebody's own may compute something else, so types must be torch's."""
     if isinstance(skip, (str, type, nn.Module)):
         skip = (skip,)
-    skip = list(skip)
-    names = dict(model.named_modules())
+    names = _names(model)
+    types: list[type] = []
+    modules: set[nn.Module] = set()
     for one in skip:
-        if isinstance(one, str) and one not in names:
-            raise Error(f"compress: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
-        if not isinstance(one, (str, type, nn.Module)):
+        if isinstance(one, str):
+            if one not in names:
+                raise Error(f"compress: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
+            modules.update(names[one].modules())
+        elif isinstance(one, type):
+            types.append(one)
+        elif isinstance(one, nn.Module):
+            modules.update(one.modules())
+        else:
             raise Error(f"compress: skip has {one!r}; it must be a layer's name, a type or a module")
+    return {name: layer for name, layer in model.named_modules() if _stock(layer) in COMPRESSED and layer not in modules
+            and not issubclass(_stock(layer), tuple(types))}
 
-    def skipped(name: str, layer: nn.Module) -> bool:
-        for one in skip:
-            if isinstance(one, str) and (name == one or name.startswith(one + ".")):
-                return True
-            if isinstance(one, type) and issubclass(_stock(layer), one):
-                return True
-            if isinstance(one, nn.Module) and any(layer is inner for inner in one.modules()):
-                return True
-        return False
 
-    return {name: layer for name, layer in names.items() if _stock(layer) in COMPRESSED and not skipped(name, layer)}
+def _names(model: nn.Module) -> dict[str, nn.Module]:
+    """A layer that is used in two places has two."""
+    return dict(model.named_modules(remove_duplicate=False))
 
 
 def _some(names: Iterable[str]) -> str:
@@ -224,15 +226,16 @@ def _some(names: Iterable[str]) -> str:
 def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[str, tuple[int, ...]]:
     """The block of every convolution."""
     if isinstance(pool, Mapping):
-        names = dict(model.named_modules())
-        for given in pool:
+        names = _names(model)
+        chosen: dict[nn.Module, Any] = {}
+        for given in sorted(pool, key=len):  # the longest name is the closest
             if given not in names:
                 raise Error(f"compress: pool names {given!r}, which the model does not have; its layers are {_some(names)}")
-            if not any(_within(name, given) for name in convs):
+            meant = set(names[given].modules()) & set(convs.values())
+            if not meant:
                 raise Error(f"compress: pool names {given!r}, which has no convolution that could be compressed")
-        # The longest name is the closest.
-        chosen = {name: max((given for given in pool if _within(name, given)), key=len, default=None) for name in convs}
-        return {name: _block(1 if chosen[name] is None else pool[chosen[name]], name, convs[name]) for name in convs}
+            chosen.update({layer: pool[given] for layer in meant})
+        return {name: _block(chosen.get(layer, 1), name, layer) for name, layer in convs.items()}
     if isinstance(pool, list):
         stages = [name for name, child in model.named_children() if list(child.children())
                   and any(_within(each, name) for each in convs)]
@@ -252,6 +255,7 @@ def _within(name: str, outer: str) -> bool:
 
 
 def _block(block: Any, name: str, layer: Any) -> tuple[int, ...]:
+    name = name or "the model itself"
     dims = len(layer.stride)
     given = (block,) * dims if isinstance(block, int) else block
     if not isinstance(given, tuple) or not all(isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in given):

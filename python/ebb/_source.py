@@ -167,15 +167,14 @@ class Recipe(_Value):
 class Source:
     """What is known about a tensor.
 
-    recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long. kept: smaller copies
-    that layers keep of it.
+    recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long.
     """
 
     def __init__(self, tensor: Tensor):
         self._version, self._address = tensor._version, tensor.data_ptr()
         self._recipe: weakref.ref[Recipe] | None = None
         self._offer: weakref.ref[Recipe] | None = None
-        self.kept: weakref.WeakValueDictionary[Any, Leaf] = weakref.WeakValueDictionary()
+        self._kept: dict[Any, weakref.ref[Leaf]] = {}
 
     @staticmethod
     def known(tensor: Tensor) -> Source | None:
@@ -216,6 +215,14 @@ class Source:
     @offer.setter
     def offer(self, offer: Recipe) -> None:
         self._offer = weakref.ref(offer)
+
+    def copy(self, name: Any) -> Leaf | None:
+        """A smaller copy that another layer keeps of it."""
+        found = self._kept.get(name)
+        return None if found is None else found()
+
+    def keep_copy(self, name: Any, leaf: Leaf) -> None:
+        self._kept[name] = weakref.ref(leaf)
 
 
 def recipe_of(tensor: Tensor) -> Recipe | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import masked, positive_bits, range_bits, sign_bits
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, settings_of
 from ebb._compressed.shapes import Order
@@ -35,7 +36,8 @@ class _Bits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (bits,) = ctx.saved_tensors
-        return ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope)), None, None, None
+        gx = ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope))
+        return ctx.order.result(gx, gy), None, None, None
 
 
 def _relu(x: Tensor, mine: bool) -> Tensor:
@@ -45,6 +47,7 @@ def _relu(x: Tensor, mine: bool) -> Tensor:
 class ReLU(nn.ReLU):
     stock = nn.ReLU
 
+    @never_compiled
     def forward(self, x: Tensor) -> Tensor:
         if not at_work(x):
             return super().forward(x)
@@ -62,6 +65,7 @@ class ReLU(nn.ReLU):
 class ReLU6(nn.ReLU6):
     stock = nn.ReLU6
 
+    @never_compiled
     def forward(self, x: Tensor) -> Tensor:
         return _Bits.apply(x, self, partial(range_bits, low=0.0, high=6.0), None) if at_work(x) else super().forward(x)
 
@@ -69,6 +73,7 @@ class ReLU6(nn.ReLU6):
 class Hardtanh(nn.Hardtanh):
     stock = nn.Hardtanh
 
+    @never_compiled
     def forward(self, x: Tensor) -> Tensor:
         if not at_work(x):
             return super().forward(x)
@@ -78,6 +83,7 @@ class Hardtanh(nn.Hardtanh):
 class LeakyReLU(nn.LeakyReLU):
     stock = nn.LeakyReLU
 
+    @never_compiled
     def forward(self, x: Tensor) -> Tensor:
         if not at_work(x) or self.negative_slope == 0:  # 0 times a gradient is not always 0, and is what torch gives
             return super().forward(x)
@@ -87,6 +93,7 @@ class LeakyReLU(nn.LeakyReLU):
 class _Gate:
     """A mixin in front of activations whose backward pass needs their input: nobody else need keep their output."""
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         if not at_work(x) or getattr(self, "inplace", False):
             return super().forward(x)  # type: ignore[misc]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import pool, pooled_weight_gradient
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
 from ebb._compressed.shapes import Convolution, Order
@@ -69,6 +70,7 @@ def _geometry(layer: Any) -> Convolution:
 class _Compressed:
     """A mixin in front of nn.ConvNd."""
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         settings = settings_of(self)
         weight, bias = self.weight, self.bias
@@ -92,11 +94,11 @@ class _Compressed:
 
     def _pooled(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None, settings: Any) -> Tensor:
         source, name, outer = Source.of(x), (settings.block, settings.pooling), outer_hooks()
-        leaf = source.kept.get(name)
+        leaf = source.copy(name)
         if leaf is None or not leaf.held_by(outer):  # two layers that read one tensor share it
             with torch.no_grad():
                 leaf = Leaf(pool(x.detach(), settings.block, settings.pooling))
-            source.kept[name] = leaf
+            source.keep_copy(name, leaf)
         # What has been moved away need not be here to be saved: something else stands for it.
         small = x.new_empty(1) if leaf.tensor is None else leaf.tensor
         weight, bias = (None if one is None else one.to(x.dtype) for one in (weight, bias))

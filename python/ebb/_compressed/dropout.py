@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import pack_bits, sign_bits, unpack_bits
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.settings import at_work
 from ebb._compressed.shapes import Order
 from ebb._source import Leaf, Recipe, Source, keeping, recipe_of
@@ -60,6 +61,7 @@ class _Compressed:
 
     dims = 0
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         p = self.p
         if not self.training or not 0 < p < 1 or x.numel() == 0 or not x.is_floating_point() or self.dims not in (0, x.dim()) \

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, int8_blocks
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
 from ebb._source import Leaf, Recipe, keeping
@@ -64,6 +65,7 @@ def _signs(seed: int, rows: Tensor) -> Tensor:
 class Linear(nn.Linear):
     stock = nn.Linear
 
+    @never_compiled
     def forward(self, x: Tensor) -> Tensor:
         settings = settings_of(self)
         if parametrised(self) or not at_work(x, self.weight, self.bias):

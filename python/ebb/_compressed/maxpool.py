@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import pack_small, unpack_small
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.settings import at_work
 from ebb._compressed.shapes import Order
 
@@ -87,6 +88,7 @@ class _Compressed:
 
     dims = 0
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         kernel = self.kernel_size
         window = kernel**self.dims if isinstance(kernel, int) else math.prod(kernel)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ebb._compressed.arithmetic import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
+from ebb._compressed.compiled import never_compiled
 from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, parametrised, settings_of
 from ebb._compressed.shapes import Order
@@ -81,13 +82,16 @@ def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
 class _Batch:
     """A mixin in front of nn.BatchNormNd."""
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
         settings = settings_of(self)
         way = settings.way
-        if way == "compress":
+        if way == "compress" and x.numel() > 0:
             self._check_input_dim(x)
+            if self._statistics_of_batch():
+                F._verify_batch_size(x.size())  # as F.batch_norm does
             return _BatchInt8.apply(x, self.weight, self.bias, *self._statistics(), self.eps)
         source = Source.of(x)
         before = source.recipe or (source.offer if way == "recompute" else None) or held(x, settings)
@@ -109,10 +113,14 @@ class _Batch:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
-        batch = self.training or (self.running_mean is None and self.running_var is None)
+        batch = self._statistics_of_batch()
         update = not self.training or self.track_running_stats
         mean, var = (self.running_mean, self.running_var) if update else (None, None)
         return mean, var, batch, momentum
+
+
+    def _statistics_of_batch(self: Any) -> bool:
+        return self.training or (self.running_mean is None and self.running_var is None)
 
 
 class BatchNorm1d(_Batch, nn.BatchNorm1d):
@@ -165,12 +173,13 @@ class _GroupInt8(torch.autograd.Function):
 class _SampleNorm:
     """A mixin in front of norms that know no batch."""
 
+    @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
         settings = settings_of(self)
         way = settings.way
-        if way == "compress":
+        if way == "compress" and x.numel() > 0:
             return self._int8(x)
         source = Source.of(x)
         before = source.recipe or (source.offer if way == "recompute" else None) or held(x, settings)
@@ -207,6 +216,7 @@ class GroupNorm(_SampleNorm, nn.GroupNorm):
     stock = nn.GroupNorm
 
     def _int8(self, x: Tensor) -> Tensor:
+        F._verify_batch_size([x.size(0) * x.size(1) // self.num_groups, self.num_groups, *x.shape[2:]])  # as F.group_norm does
         return _GroupInt8.apply(x, self.weight, self.bias, self.num_groups, self.eps)
 
     def _again(self, there: list[bool]) -> _SampleAgain:

@@ -24,7 +24,7 @@ class Order:
     """How a tensor lies in memory, so that what is kept element by element finds its place in a gradient again."""
 
     def __init__(self, x: Tensor):
-        self._shape = x.shape
+        self._shape, self._stride = x.shape, x.stride()
         self.format = torch.contiguous_format
         for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
@@ -34,6 +34,14 @@ class Order:
         """A view where x lies like the first one, else a copy."""
         x = x.contiguous(memory_format=self.format)
         return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
+
+    def result(self, value: Tensor, other: Tensor) -> Tensor:
+        """A result of the first tensor and `other` in the order that torch would have chosen: operations after it may round
+        differently in another one."""
+        if other.stride() == self._stride == value.stride():
+            return value
+        stride = (_without_data(other.shape, other.stride()) + _without_data(self._shape, self._stride)).stride()
+        return value if value.stride() == stride else value.new_empty_strided(value.shape, stride).copy_(value)
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Memory of its shape and order, of the type of `like` unless another is named, and beside it."""
@@ -50,3 +58,7 @@ class Order:
         if self.format == torch.contiguous_format:
             return flat.view(self._shape)
         return flat.view(self._shape[0], *self._shape[2:], self._shape[1]).movedim(-1, 1)
+
+
+def _without_data(shape: torch.Size, stride: tuple[int, ...]) -> Tensor:
+    return torch.empty_strided(shape, stride, device="meta")
