@@ -38,7 +38,9 @@ void divide(Number* to, std::int64_t whole, std::int64_t rest, std::int64_t rows
 
 template <class Fold, class Number>
 void pool_plane(const Axes& axes, const Number* x, Number* pooled) {
-  const auto& [outer, middle, inner] = axes;
+  const PoolAxis& outer = axes[0];
+  const PoolAxis& middle = axes[1];
+  const PoolAxis& inner = axes[2];
   const std::int64_t whole = inner.in / inner.block;
   const std::int64_t rest = inner.in % inner.block;
   with_run(inner.block, [&](auto run) {

@@ -16,45 +16,45 @@ constexpr std::int64_t kGrain = 4096;
 // compilers make vector code of.
 constexpr std::int64_t kFlags = 512;
 
-// Each byte has kBits bits; half as many have twice as many.
-template <int kBits>
+// Each byte has `shift` bits; half as many have twice as many.
+template <int shift>
 void join(const std::uint8_t* __restrict from, std::int64_t count, std::uint8_t* __restrict to) {
   for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = static_cast<std::uint8_t>(from[2 * i] | from[2 * i + 1] << kBits);
+    to[i] = static_cast<std::uint8_t>(from[2 * i] | from[2 * i + 1] << shift);
   }
 }
 
-// Whether an element passes; or, with kFlip, whether it is held back: what is not at most 0 takes
+// Whether an element passes; or, with `flip`, whether it is held back: what is not at most 0 takes
 // twice as many instructions to find as what is.
-template <bool kFlip, class Rule>
+template <bool flip, class Rule>
 struct Test {
   Rule rule;
 };
 
 // `Here` is a constant for all but the last piece, so that the loop needs no remainder.
-template <class Number, bool kFlip, class Rule, class Here>
-void piece_of_bits(const Number* x, Here here, const Test<kFlip, Rule>& test, std::uint8_t* bits) {
+template <class Number, bool flip, class Rule, class Here>
+void piece_of_bits(const Number* x, Here here, const Test<flip, Rule>& test, std::uint8_t* bits) {
   std::uint8_t flags[kFlags];
   for (std::int64_t i = 0; i < here; ++i) flags[i] = test.rule(x[i]) ? 1 : 0;
-  for (std::int64_t i = here; i % 8 != 0; ++i) flags[i] = kFlip ? 1 : 0;
+  for (std::int64_t i = here; i % 8 != 0; ++i) flags[i] = flip ? 1 : 0;
   std::uint8_t pairs[kFlags / 2];
   std::uint8_t fours[kFlags / 4];
   join<1>(flags, sign_bytes(here) * 4, pairs);
   join<2>(pairs, sign_bytes(here) * 2, fours);
   join<4>(fours, sign_bytes(here), bits);
-  if constexpr (kFlip) {
+  if constexpr (flip) {
     for (std::int64_t b = 0; b < sign_bytes(here); ++b)
       bits[b] = static_cast<std::uint8_t>(~bits[b]);
   }
 }
 
-template <class Number, bool kFlip, class Rule>
-void bits_of(const Number* x, std::int64_t from, std::int64_t to, const Test<kFlip, Rule>& test,
+template <class Number, bool flip, class Rule>
+void bits_of(const Number* x, std::int64_t from, std::int64_t to, const Test<flip, Rule>& test,
              std::uint8_t* bits) {
   const KeepSmallNumbers keep;
-  constexpr std::integral_constant<std::int64_t, kFlags> kWhole;
+  constexpr std::integral_constant<std::int64_t, kFlags> all;
   std::int64_t i = from;
-  for (; i + kFlags <= to; i += kFlags) piece_of_bits(x + i, kWhole, test, bits + i / 8);
+  for (; i + kFlags <= to; i += kFlags) piece_of_bits(x + i, all, test, bits + i / 8);
   if (i < to) piece_of_bits(x + i, to - i, test, bits + i / 8);
 }
 

@@ -12,10 +12,10 @@
 namespace ebb {
 
 // They do (or do not) while this lives.
-template <bool kFlush>
+template <bool flush>
 class SmallNumbers {
  public:
-  SmallNumbers() : before_(read()) { write(kFlush ? before_ | kBits : before_ & ~kBits); }
+  SmallNumbers() : before_(read()) { write(flush ? before_ | kBits : before_ & ~kBits); }
   SmallNumbers(const SmallNumbers&) = delete;
   SmallNumbers& operator=(const SmallNumbers&) = delete;
   ~SmallNumbers() { write(before_); }
