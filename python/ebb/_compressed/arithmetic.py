@@ -92,5 +92,9 @@ def _triton() -> Any:
     return triton_kernels
 
 
+def gpu_kernels(x: Tensor) -> Any:
+    return _triton() if x.is_cuda else None
+
+
 def _kernels(x: Tensor) -> Any:
-    return _triton() if x.is_cuda and x.dtype in (torch.float32, torch.float16, torch.bfloat16) else None
+    return gpu_kernels(x) if x.dtype in (torch.float32, torch.float16, torch.bfloat16) else None

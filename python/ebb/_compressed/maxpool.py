@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ebb._compressed.arithmetic import pack_small, unpack_small
+from ebb._compressed.arithmetic import gpu_kernels, pack_small, unpack_small
 from ebb._compressed.compiled import never_compiled
 from ebb._compressed.settings import at_work
 from ebb._compressed.shapes import Order
@@ -20,7 +20,7 @@ from ebb._compressed.shapes import Order
 class _Windows:
     """Where the windows of a pooling lie in its input."""
 
-    def __init__(self, layer: Any, size: torch.Size, out: torch.Size, device: torch.device):
+    def __init__(self, layer: Any, size: torch.Size, places: Tensor):
         dims = len(size)
 
         def each(value: Any) -> tuple[int, ...]:
@@ -28,10 +28,26 @@ class _Windows:
 
         self.kernel, self.dilation, self.padding = each(layer.kernel_size), each(layer.dilation), each(layer.padding)
         self.stride = each(layer.stride)
-        self._size, self._out, self._device = size, out, device
+        self._size, self._out, self._device = size, places.shape[2:], places.device
+        self._order, self._count = Order(places), places.numel()
+        self._most = math.prod(self.kernel) - 1
 
-    def inside(self, flat: Tensor) -> Tensor:
-        """Places in the input become places in the window."""
+    def pack(self, places: Tensor) -> Tensor:
+        """Places of the largest in the input become small numbers, their places in the windows."""
+        if (kernels := gpu_kernels(places)) is not None and len(self._size) == 2:
+            return kernels.pack_places(places, *self._two_axes())
+        return pack_small(self._order.flat(self._inside(places)), self._most)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """The other way round."""
+        if (kernels := gpu_kernels(packed)) is not None and len(self._size) == 2:
+            return kernels.unpack_places(packed, self._order.empty(packed, torch.int64), *self._two_axes())
+        return self._outside(self._order.back(unpack_small(packed, self._most, self._count)))
+
+    def _two_axes(self) -> tuple[Any, ...]:
+        return self._size[1], self.kernel, self.stride, self.padding, self.dilation
+
+    def _inside(self, flat: Tensor) -> Tensor:
         found = torch.zeros_like(flat)
         for axis in reversed(range(len(self._size))):
             place = flat % self._size[axis]
@@ -39,8 +55,7 @@ class _Windows:
             found += (place - self._start(axis)) // self.dilation[axis] * math.prod(self.kernel[axis + 1:])
         return found
 
-    def outside(self, inside: Tensor) -> Tensor:
-        """The other way round."""
+    def _outside(self, inside: Tensor) -> Tensor:
         inside = inside.long()
         found = torch.zeros_like(inside)
         for axis in reversed(range(len(self._size))):
@@ -60,10 +75,9 @@ class _MaxPool(torch.autograd.Function):
         dims = x.dim() - 2
         function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
         out, places = function(x, layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, True)
-        ctx.windows = _Windows(layer, x.shape[2:], out.shape[2:], x.device)
-        ctx.like, ctx.ceil, ctx.order = Order(x), layer.ceil_mode, Order(out)
-        ctx.most = math.prod(ctx.windows.kernel) - 1
-        ctx.save_for_backward(pack_small(ctx.order.flat(ctx.windows.inside(places)), ctx.most))
+        ctx.windows = _Windows(layer, x.shape[2:], places)
+        ctx.like, ctx.ceil = Order(x), layer.ceil_mode
+        ctx.save_for_backward(ctx.windows.pack(places))
         return out
 
     @staticmethod
@@ -71,7 +85,7 @@ class _MaxPool(torch.autograd.Function):
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, None]:
         (packed,) = ctx.saved_tensors
         windows = ctx.windows
-        places = windows.outside(ctx.order.back(unpack_small(packed, ctx.most, gy.numel())))
+        places = windows.unpack(packed)
         like = ctx.like.empty(gy)  # torch asks for the input, and looks at its size and order alone
         options = [windows.kernel, windows.stride, windows.padding, windows.dilation]
         if len(windows.kernel) == 3:

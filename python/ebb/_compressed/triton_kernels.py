@@ -304,11 +304,10 @@ def pack_places(places: Tensor, in_w: int, kernel: tuple[int, int], step: tuple[
     return packed
 
 
-def unpack_places(packed: Tensor, like: Tensor, in_w: int, kernel: tuple[int, int], step: tuple[int, int], pad: tuple[int, int],
+def unpack_places(packed: Tensor, places: Tensor, in_w: int, kernel: tuple[int, int], step: tuple[int, int], pad: tuple[int, int],
                   apart: tuple[int, int]) -> Tensor:
-    """The other way round, in the order of `like`."""
-    last = like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous()
-    places = torch.empty_like(like, dtype=torch.int64)
+    """The other way round, into `places`."""
+    last = places.is_contiguous(memory_format=torch.channels_last) and not places.is_contiguous()
     with _on(places):
         _unpack_places[(triton.cdiv(places.numel(), _MANY),)](
             packed, places, places.numel(), *places.shape[1:], in_w, *step, *pad, *apart, kernel[1], last,
