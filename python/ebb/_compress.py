@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -135,15 +135,23 @@ _watches = threading.local()
 
 def _watch(model: nn.Module, given: Any) -> None:
     """Around the forward pass of a compressed model: what is no layer of it profits too."""
-    if not hasattr(_watches, "open"):
-        _watches.open = []
-    watch = watching() if torch.is_grad_enabled() and not torch.compiler.is_compiling() else nullcontext()
-    watch.__enter__()
-    _watches.open.append(watch)
+    if torch.compiler.is_compiling():
+        return
+    if torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
+        if not hasattr(_watches, "open"):
+            _watches.open = []
+        watch = watching()
+        watch.__enter__()
+        _watches.open.append((model, watch))
 
 
 def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
-    _watches.open.pop().__exit__(None, None, None)
+    """Also called after errors, and then perhaps without the other."""
+    if torch.compiler.is_compiling():
+        return
+    open_ = getattr(_watches, "open", None)
+    if open_ and open_[-1][0] is model:
+        open_.pop()[1].__exit__(None, None, None)
 
 
 class Compression:

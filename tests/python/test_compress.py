@@ -264,7 +264,7 @@ def test_two_consumers_share_one_pooled_copy():
 
 
 def test_a_pooled_copy_is_not_used_for_a_changed_tensor():
-    layer = ebb.compress(nn.Conv2d(3, 3, 3).double(), 2)
+    layer = ebb.compress(nn.Conv2d(3, 3, 3).double(), {"": 2})
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
     first = layer(x)
     x.mul_(-3)
@@ -272,6 +272,13 @@ def test_a_pooled_copy_is_not_used_for_a_changed_tensor():
     (gone,) = torch.autograd.grad(first.sum(), layer.weight)
     (found,) = torch.autograd.grad(second.sum(), layer.weight)
     torch.testing.assert_close(found, -3 * gone)
+
+
+def test_data_is_pooled_only_where_its_layer_is_named():
+    for pool, exact in ((2, True), ({"0": 2}, False)):
+        model, x = nn.Sequential(nn.Conv2d(3, 3, 3)), torch.randn(2, 3, 9, 9)
+        ours, stock = (ran(each, x) for each in (ebb.compress(copy.deepcopy(model), pool), model))
+        assert torch.equal(ours["parameter 0.weight"], stock["parameter 0.weight"]) == exact
 
 
 @pytest.mark.parametrize("shape", [(6, 10), (2, 3, 10), (0, 10), (10,)])
