@@ -206,6 +206,32 @@ def test_other_orders_in_memory(order):
         check_exact(nn.Sequential(*layers), x, norm="recompute")
 
 
+@pytest.mark.parametrize("layer", [nn.ReLU(), nn.LeakyReLU(), nn.Hardtanh(), nn.ReLU6()], ids=str)
+@pytest.mark.parametrize("shape", [(2, 4, 1, 1), (2, 1, 5, 6), (2, 4, 5, 6)], ids=str)
+def test_gradients_lie_in_memory_as_torchs_do(layer, shape):
+    """Operations before it may round differently where they do not."""
+    x = torch.randn(2, 4, 5, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    gy, found = torch.randn(shape).expand(2, 4, 5, 6), []
+    for one in (copy.deepcopy(layer), ebb.compress(copy.deepcopy(layer))):
+        inner = x * 1
+        inner.register_hook(lambda gradient: found.append(gradient.stride()))
+        one(inner).backward(gy)
+    assert found[0] == found[1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("p", [0.15, 0.3])
+def test_dropout_on_a_gpu(p):
+    """Torch's kernel rounds 1 - p, its backward pass does not; 0.15 tells them apart."""
+    stock = nn.Sequential(nn.LayerNorm(64), nn.Dropout(p), nn.Linear(64, 8)).cuda()
+    ours, x, found = ebb.compress(copy.deepcopy(stock)), torch.randn(50, 64, device="cuda", requires_grad=True), []
+    for net in (ours, stock):
+        torch.manual_seed(1)
+        out = net(x)
+        found.append([out, *torch.autograd.grad(out.square().sum(), [x, *net.parameters()])])
+    assert all(torch.equal(one, two) for one, two in zip(*found))
+
+
 # Lossy ones
 
 

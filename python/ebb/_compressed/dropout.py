@@ -27,14 +27,20 @@ class _Noise:
         self._order, self._p, self._kind = order, p, kind
 
     def __call__(self, x: Tensor, mine: bool, kept: Tensor) -> Tensor:
+        # Torch's kernel rounds the chance to stay to the precision it computes in; its backward pass does not.
+        left = torch.tensor(1 - self._p, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+        return self._put(x, kept, 1.0 / left.item())
+
+    def gradient(self, gy: Tensor, kept: Tensor) -> Tensor:
+        return self._put(gy, kept, 1.0 / (1 - self._p))
+
+    def _put(self, x: Tensor, kept: Tensor, fused_scale: float) -> Tensor:
         if self._kind == "channels":
             return x * kept
         there = self._order.back(unpack_bits(kept, x.numel()))
         if self._kind == "elements":
             return x * there.to(x.dtype).div_(1 - self._p)
-        # Torch's kernel divides in the precision it computes in.
-        left = torch.tensor(1 - self._p, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
-        return torch.ops.aten.native_dropout_backward(x, there, 1.0 / left.item())
+        return torch.ops.aten.native_dropout_backward(x, there, fused_scale)
 
 
 class _Dropout(torch.autograd.Function):
@@ -53,7 +59,7 @@ class _Dropout(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (kept,) = ctx.saved_tensors
-        return ctx.how(gy, False, kept), None, None, None, None, None
+        return ctx.how.gradient(gy, kept), None, None, None, None, None
 
 
 class _Compressed:

@@ -19,7 +19,7 @@ class Settings:
 
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
     A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
-    layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools. "compress": bits in any case.
+    layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
     block: a convolution's, per spatial axis; pooling: "average" or "max". data: also of an input that was not computed, which
     the caller has anyway.
     offers: a convolution's output may be computed again by the norm after it.

@@ -35,12 +35,13 @@ class Order:
         x = x.contiguous(memory_format=self.format)
         return (x if self.format == torch.contiguous_format else x.movedim(1, -1)).reshape(-1)
 
-    def result(self, value: Tensor, other: Tensor) -> Tensor:
-        """A result of the first tensor and `other` in the order that torch would have chosen: operations after it may round
-        differently in another one."""
+    def result(self, value: Tensor, other: Tensor, last: bool) -> Tensor:
+        """A result of the first tensor and `other` (which torch's operation has first, if the first one is its last) in the order
+        that torch would have chosen: operations after it may round differently in another one."""
         if other.stride() == self._stride == value.stride():
             return value
-        stride = (_without_data(other.shape, other.stride()) + _without_data(self._shape, self._stride)).stride()
+        one, two = _without_data(self._shape, self._stride), _without_data(other.shape, other.stride())
+        stride = (two + one if last else one + two).stride()
         return value if value.stride() == stride else value.new_empty_strided(value.shape, stride).copy_(value)
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
