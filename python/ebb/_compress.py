@@ -135,23 +135,19 @@ _watches = threading.local()
 
 def _watch(model: nn.Module, given: Any) -> None:
     """Around the forward pass of a compressed model: what is no layer of it profits too."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
         return
-    if torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
-        if not hasattr(_watches, "open"):
-            _watches.open = []
-        watch = watching()
-        watch.__enter__()
-        _watches.open.append((model, watch))
+    if not hasattr(_watches, "open"):
+        _watches.open = []
+    watch = watching()
+    watch.__enter__()
+    _watches.open.append((model, watch))
 
 
 def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
-    """Also called after errors, and then perhaps without the other."""
-    if torch.compiler.is_compiling():
-        return
-    open_ = getattr(_watches, "open", None)
-    if open_ and open_[-1][0] is model:
-        open_.pop()[1].__exit__(None, None, None)
+    # Not where nothing was begun, in a compiled graph for one.
+    if not torch.compiler.is_compiling() and getattr(_watches, "open", None) and _watches.open[-1][0] is model:
+        _watches.open.pop()[1].__exit__(None, None, None)
 
 
 class Compression:
