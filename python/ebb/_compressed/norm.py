@@ -70,14 +70,17 @@ class _BatchInt8(torch.autograd.Function):
 def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
     """Of parameters and statistics: by the backward pass they may have changed, or their memory may be freed (FSDP)."""
     there = [one.detach() for one in them if one is not None]
-    # A change of a parameter is found. Copies may weigh as much as what is saved by them.
-    alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    if alone and all(isinstance(one, nn.Parameter) for one in them if one is not None) \
-            or any(8 * one.numel() > x.numel() for one in there):
+    # Changes of parameters that own their memory are found, but FSDP may take it; others may weigh as much as what is saved.
+    if not _distributed() and all(isinstance(one, nn.Parameter) and one.untyped_storage().nbytes() == one.nbytes
+                                  for one in them if one is not None) or any(8 * one.numel() > x.numel() for one in there):
         return [Leaf(one) for one in there]
     if len(there) == 2 and there[0].dtype == there[1].dtype:
         return [Leaf(one) for one in torch.stack(there).unbind()]
     return [Leaf(one.clone()) for one in there]
+
+
+def _distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 class _Batch:
