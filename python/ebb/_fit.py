@@ -101,9 +101,10 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
     dozen steps at most, the first of them with nothing but exact savings, which the device must have room for.
 
     >>> import torch, ebb
-    >>> layers = [torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()]
-    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), *layers, torch.nn.Conv2d(8, 8, 3))
-    >>> net = ebb.fit(net, torch.randn(4, 3, 32, 32), "90%")
+    >>> def part():
+    ...     return torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), *part(), *part(), *part(), *part())
+    >>> net = ebb.fit(net, torch.randn(4, 3, 16, 16), "70%")
     >>> net.ebb_fit.peak <= net.ebb_fit.budget
     True
     """
