@@ -251,11 +251,16 @@ class _Search:
         steps = self._profile.steps
         again = {step.x for step in steps if plan.options[step.name].way == "recompute"}
         offering = {step.name for step in steps if step.kind == "conv" and step.y in again}
+        pooled = {step.x for step in steps if step.kind == "conv" and plan.options[step.name].way == "compress"}
+        exact = {step.x for step in steps if step.kind != "conv" or plan.options[step.name].way != "compress"}
+        for_pooled = {step.name for step in steps if step.kind == "relu" and step.y in pooled - exact}
         moves = any(option.way == "offload" for option in plan.options.values())
         for name, layer in self._layers.items():
             settings = settings_of(layer)
             option = plan.options.get(name)
             settings.way = "keep" if option is None else option.way
+            if name in for_pooled:
+                settings.way = "recompute"
             if option is not None and option.way == "compress":
                 settings.codec = option.codec
                 if option.block:

@@ -134,11 +134,11 @@ def _go(state: _State, step: Step, option: Option) -> _Move:
         if step.y is not None:
             state.recipes[step.y] = _Recipe(held, step.again)
     elif step.kind == "relu":
-        if recipe is None or option.way == "compress":
+        if recipe is None:
             total += step.bits
-        if recipe is not None and step.y is not None:
+        elif step.y is not None:
             held = recipe.held
-            state.recipes[step.y] = _Recipe(held, 0.0 if option.way == "compress" else recipe.seconds + step.again)
+            state.recipes[step.y] = _Recipe(held, recipe.seconds)  # a layer that pools leaves the norm to be done again here
     elif step.kind == "gate":
         total += step.own + (keep_x() if recipe is None else 0)
         held = 0 if recipe is None else recipe.held

@@ -130,7 +130,6 @@ class _Variants:
         self._pooled: dict[int, dict[str, tuple[float, float]]] = {}
         self._linear: dict[str, tuple[dict[str, int], dict[str, tuple[float, float]]]] = {}
         self._norm: tuple[dict[str, int], dict[str, tuple[float, float]]] | None = None
-        self._relu: dict[str, tuple[float, float]] = {}
         before = {layer: replace(settings_of(layer)) for layer in layers.values()}
         runs = max(len(allowed.blocks), len(allowed.linear), int(allowed.norm))
         try:
@@ -152,15 +151,14 @@ class _Variants:
                 settings.way, settings.codec = "compress", codec
             elif kind == "norm" and k == 0 and allowed.norm:
                 settings.way = "compress"
-            elif kind == "relu":
-                settings.way = "compress"
+            elif kind == "relu" and block is not None:
+                settings.way = "recompute"
             else:
                 settings.way = "keep"
         sizes = {event.name: event.bytes for event in record_bytes(self._step)}
         times = record_times(self._step, ROUNDS)
         if block is not None:
             self._pooled[block] = times
-            self._relu = times
         if codec is not None:
             self._linear[codec] = sizes, times
         if k == 0 and allowed.norm:
@@ -177,8 +175,6 @@ class _Variants:
         elif kind == "linear":
             for codec, (sizes, times) in self._linear.items():
                 found.append(_lossy("compress", times, event, before, sizes[event.name], codec=codec))
-        elif kind == "relu" and event.name in self._relu:
-            found.append(Option("compress"))
         return found
 
 

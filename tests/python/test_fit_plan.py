@@ -31,8 +31,6 @@ def nets(draw):
             options += [Option("recompute"), Option("compress", bytes=sizes[x] // 4, seconds=seconds)]
         elif kind == "linear":
             options += [Option("compress", codec="project", bytes=sizes[x] // 4, seconds=seconds)]
-        elif kind == "relu":
-            options += [Option("compress")]
         if kind in ("conv", "norm", "gate") and draw(st.booleans()):
             options += [Option("offload", seconds=draw(st.integers(1, 9)))]
         saved = ((x, x, sizes[x]),) if kind == "other" and draw(st.booleans()) else ()
