@@ -4,6 +4,7 @@
 import copy
 import pickle
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from compressed_nets import (NETS, everything, net_and_sample, residual_net, sam
 import ebb  # noqa: E402
 from ebb._compress import compressed_layers  # noqa: E402
 from ebb._compressed.offloading import Offloading  # noqa: E402
-from ebb._fit_plan import evaluate, kept_by_layer  # noqa: E402
+from ebb._fit_plan import Planner, evaluate, kept_by_layer  # noqa: E402
 from ebb._fit_profile import Allowed, Profile  # noqa: E402
 from ebb._layer_record import record_bytes  # noqa: E402
 from ebb._sample_step import SampleStep  # noqa: E402
@@ -148,6 +149,23 @@ def test_prediction_is_what_layers_keep(name):
         plan = evaluate(profile.steps, keys)
         assert plan.bytes == measured
         assert sum(kept_by_layer(profile.steps, keys).values()) == plan.bytes
+
+
+def test_a_plan_is_made_tighter_until_its_peak_fits(monkeypatch):
+    """A prediction that leaves out what passes by is too low; what was measured counts."""
+    measure = Profile.__init__
+
+    def too_low(self, *args):
+        measure(self, *args)
+        self.steps = [replace(one, scratch=0) for one in self.steps]
+        self.planner = Planner(self.steps)
+
+    monkeypatch.setattr(Profile, "__init__", too_low)
+    model, sample = net_and_sample("residual")
+    ebb.fit(model, sample, "65%")
+    found = model.ebb_fit
+    assert found.predicted_peak < 0.9 * found.peak and found.peak <= found.budget
+    assert training_peak(model, sample) <= found.budget
 
 
 def test_a_layer_that_is_called_twice_has_one_way():
