@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./dev bench compress accuracy`: trains a net several ways from the same weights on the same batches.
 
-Each variant and length writes NET-VARIANT-EPOCHSe.jsonl in --out: a line for each epoch with the test's accuracy, the mean loss
-of training, seconds, memory at most beyond weights and optimiser, and for each convolution the cosine and the relative error of
-its weight gradient against stock layers at the same weights on one batch; the last line has the stem's filters.
+Each variant and length writes NET-VARIANT-EPOCHSe.jsonl in --out: a line for each epoch with the test's accuracy, the
+mean loss of training, seconds, memory at most beyond weights and optimiser, and for each convolution the cosine and the
+relative error of its weight gradient against stock layers at the same weights on one batch; the last line has the
+stem's filters.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Training:
         with self.device:
             model = build(self.words.net, 10, "cifar").to(memory_format=self.layout)
         sample = self.images.floats(self.images.train[0][:self.words.batch])
-        return VARIANTS[variant](model, sample.contiguous(memory_format=self.layout))
+        with self._autocast():  # what ebb.fit measures is what is run
+            return VARIANTS[variant](model, sample.contiguous(memory_format=self.layout))
 
     def _autocast(self) -> Any:
         return torch.autocast(self.device.type, torch.bfloat16) if self.words.amp else nullcontext()
@@ -107,8 +109,8 @@ class Training:
         return right.item() / len(labels)
 
     def compared(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Cosine and error of each convolution's weight gradient, at the weights as they are; by copies of the net, since a
-        forward pass changes the running statistics of batch norms."""
+        """Cosine and error of each convolution's weight gradient, at the weights as they are; by copies of the net,
+        since a forward pass changes the running statistics of batch norms."""
         state = self.model.state_dict()
         found, exact = ({}, {})
         for model, into in ((self._probe, found), (self._stock, exact)):
@@ -137,11 +139,13 @@ def run(words: argparse.Namespace, images: Images, variant: str, epochs: int) ->
         for epoch in range(epochs):
             line = epoch_line(training, variant, epoch)
             put(line)
-            print(f"{words.net} {variant} {epoch + 1}/{epochs}: loss {line['loss']:.6f}, accuracy {100 * line['accuracy']:.2f} %, "
-                  f"{line['seconds']:.1f} s, peak {(line['peak'] or 0) / 2**20:.4g} MiB, "
+            print(f"{words.net} {variant} {epoch + 1}/{epochs}: loss {line['loss']:.6f}, "
+                  f"accuracy {100 * line['accuracy']:.2f} %, {line['seconds']:.1f} s, "
+                  f"peak {(line['peak'] or 0) / 2**20:.4g} MiB, "
                   f"least cosine {min(line['cosine'].values()):.4f}", flush=True)
         stem = next(layer for layer in training.model.modules() if isinstance(layer, nn.Conv2d))
-        put({"net": words.net, "variant": variant, "epochs": epochs, "stem": stem.weight.detach().float().cpu().tolist()})
+        filters = stem.weight.detach().float().cpu().tolist()
+        put({"net": words.net, "variant": variant, "epochs": epochs, "stem": filters})
 
 
 def calibrate(words: argparse.Namespace, images: Images, variant: str) -> None:
@@ -164,8 +168,8 @@ def calibrate(words: argparse.Namespace, images: Images, variant: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    found.add_argument("--data", metavar="DIR", help="CIFAR-10's .bin or .bin.xz files, or Fashion-MNIST's (the default)")
-    found.add_argument("--net", choices=NETS, help="default: resnet18 for CIFAR-10, small (one channel) for Fashion-MNIST")
+    found.add_argument("--data", metavar="DIR", help="CIFAR-10's .bin or .bin.xz files, or Fashion-MNIST's (default)")
+    found.add_argument("--net", choices=NETS, help="default: resnet18 for CIFAR-10, small for Fashion-MNIST")
     found.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
                        default=["stock", "exact", "pool2", "pool4", "pool2-int8"], help=f"of {', '.join(VARIANTS)}")
     found.add_argument("--epochs", type=int, nargs="+", default=[10], help="one or several lengths")

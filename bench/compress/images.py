@@ -43,8 +43,8 @@ class Images:
         return (pixels - mean) / deviation
 
     def epoch(self, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Whole batches in random order, each image shifted by up to `padding` and mirrored at random. Numbers are drawn on the
-        CPU, so that they depend on the seed alone."""
+        """Whole batches in random order, each image shifted by up to `padding` and mirrored at random. Numbers are
+        drawn on the CPU, so that they depend on the seed alone."""
         images, labels = self.train
         numbers = torch.Generator().manual_seed(seed)
         count = images.shape[0] - images.shape[0] % batch
@@ -76,11 +76,12 @@ def _read(folder: Path, name: str) -> bytes:
 
 
 def cifar10(folder: Path) -> Images:
-    """The binary files of the data set: a label, then 32x32 of red, green and blue. Batches that are missing are left out."""
+    """The binary files of the data set: a label, then 32x32 of red, green and blue. Missing batches are left out."""
 
     def pair(names: list[str]) -> tuple[Tensor, Tensor]:
         records = np.concatenate([np.frombuffer(_read(folder, name), np.uint8).reshape(-1, 3073) for name in names])
-        return torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy()), torch.from_numpy(records[:, 0].astype(np.int64))
+        pixels = records[:, 1:].reshape(-1, 3, 32, 32).copy()
+        return torch.from_numpy(pixels), torch.from_numpy(records[:, 0].astype(np.int64))
 
     there = sorted({path.name.removesuffix(".xz") for path in folder.glob("data_batch_*.bin*")})
     if not there:

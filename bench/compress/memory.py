@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev bench compress`: bytes kept, memory phase by phase and time of a training step, stock layers against compressed ones."""
+"""`./dev bench compress`: bytes kept, memory by phases and time of a training step, stock and compressed layers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from variants import VARIANTS, missing
 
 MIB = 2**20
 HEAD = """\
-kept: what autograd saves for the backward pass, each storage once, for each image (the image among it where it is saved, and
-apart); weights are not counted. fwd: model with optimiser state, input and what is held after the forward pass. peak: the most
-held in a step that is not the first. Percentages are against stock. time: median over rounds of a step, as a ratio to stock's in
-the same round; variants take turns. forward: whether the loss has stock's bits.
+kept: what autograd saves for the backward pass, each storage once, for each image (the image among it where it is
+saved, and apart); weights are not counted. fwd: model with optimiser state, input and what is held after the forward
+pass. peak: the most held in a step that is not the first. Percentages are against stock. time: median over rounds of a
+step, as a ratio to stock's in the same round; variants take turns. forward: whether the loss has stock's bits.
 """
 
 
@@ -43,7 +43,8 @@ class Figures:
         self.trial = Trial(setting, variant)
         self.loss, whole, apart = self.trial.kept()
         self.kept, self.apart = whole / setting.batch / MIB, apart / setting.batch / MIB
-        self.after, self.most = ({phase: count / MIB for phase, count in counts.items()} for counts in self.trial.phases())
+        self.after, self.most = ({phase: count / MIB for phase, count in counts.items()}
+                                 for counts in self.trial.phases())
         self.peak = max(self.most.values())
         self.rounds: list[float] = []
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nets of the compression benchmarks, on torch.nn alone: ResNets (He et al. 2015), EfficientNet-B0 (Tan and Le 2019) and
-a small one. In-place activations and additions, one ReLU used twice in a block: as most write them.
+"""The nets of the compression benchmarks, on torch.nn alone: ResNets (He et al. 2015), EfficientNet-B0 (Tan and Le
+2019) and a small one. In-place activations and additions, one ReLU used twice in a block: as most write them.
 
-The stem is "imagenet" (7x7 with stride 2, then a max-pool) or "cifar" (3x3 with stride 1, nothing else) for ResNets; for
-EfficientNet-B0 3x3 with stride 2 or 1.
+The stem is "imagenet" (7x7 with stride 2, then a max-pool) or "cifar" (3x3 with stride 1, nothing else) for ResNets;
+for EfficientNet-B0 3x3 with stride 2 or 1.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class Bottleneck(_Residual):
 
 
 class ResNet(nn.Module):
-    """Stages `layer1`, `layer2`, ... of `blocks` blocks each, the first `width` wide, each twice as wide as the one before."""
+    """Stages `layer1`, `layer2`, ... of `blocks` blocks; the first is `width` wide, each twice as wide as the last."""
 
-    def __init__(self, block: type[Basic] | type[Bottleneck], blocks: list[int], classes: int, stem: str, width: int = 64):
+    def __init__(self, block: type[Basic] | type[Bottleneck], blocks: list[int], classes: int, stem: str,
+                 width: int = 64):
         super().__init__()
         if stem == "imagenet":
             self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
@@ -150,8 +151,8 @@ class MBConv(nn.Module):
 class EfficientNet(nn.Module):
     """B0. Rows: expansion, kernel, stride, channels, blocks."""
 
-    ROWS = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
-            (6, 3, 1, 320, 1)]
+    ROWS = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3),
+            (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)]
 
     def __init__(self, classes: int, stem: str):
         super().__init__()

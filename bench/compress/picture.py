@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev bench compress picture`: what accuracy.py wrote, as pictures (SVG): cosine.svg has for each variant the cosine of every
-convolution's weight gradient over training, stem.svg the first convolution's filters at the end."""
+"""`./dev bench compress picture`: what accuracy.py wrote, as pictures (SVG): cosine.svg has for each variant the cosine
+of every convolution's weight gradient over training, stem.svg the first convolution's filters at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 # From a cosine of 0 (and below) to 1.
-SCALE = [(0.0, (68, 1, 84)), (0.5, (49, 104, 142)), (0.75, (53, 183, 121)), (0.9, (180, 222, 44)), (1.0, (253, 231, 37))]
+SCALE = [(0.0, (68, 1, 84)), (0.5, (49, 104, 142)), (0.75, (53, 183, 121)), (0.9, (180, 222, 44)),
+         (1.0, (253, 231, 37))]
 
 
 def colour(value: float) -> str:
@@ -42,8 +43,9 @@ class Drawing:
 
     def write(self, path: Path) -> None:
         width, height = self._width + 10, self._height + 10
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-                'font-family="sans-serif" shape-rendering="crispEdges">\n<rect width="100%" height="100%" fill="white"/>\n')
+        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+                f'height="{height:g}" font-family="sans-serif" shape-rendering="crispEdges">\n'
+                '<rect width="100%" height="100%" fill="white"/>\n')
         path.write_text(head + "\n".join(self._parts) + "\n</svg>\n")
 
 
@@ -92,7 +94,7 @@ def draw_cosines(runs: list[Run]) -> Drawing:
 
 
 def draw_stems(runs: list[Run]) -> Drawing:
-    """A panel for each run, of filters in eight columns. Each filter is stretched to its own range, colours together."""
+    """A panel for each run, filters in eight columns. Each filter is stretched to its own range, colours together."""
     drawing, left, cell = Drawing(), 10.0, 8.0
     for run in runs:
         drawing.text(left, 20, run.name, size=12)
@@ -101,11 +103,12 @@ def draw_stems(runs: list[Run]) -> Drawing:
         for index, channels in enumerate(run.stem):
             values = [value for plane in channels for line in plane for value in line]
             low, span = min(values), (max(values) - min(values)) or 1.0
+            across, down = left + index % 8 * pitch, 30 + index // 8 * pitch
             for y in range(size):
                 for x in range(size):
                     levels = [round(255 * (plane[y][x] - low) / span) for plane in channels]
                     levels = levels if len(levels) == 3 else levels[:1] * 3
-                    drawing.rectangle(left + index % 8 * pitch + x * cell, 30 + index // 8 * pitch + y * cell, cell, cell,
+                    drawing.rectangle(across + x * cell, down + y * cell, cell, cell,
                                       "#" + "".join(f"{level:02x}" for level in levels))
         left += max(8 * pitch, 7.5 * len(run.name)) + 20
     return drawing

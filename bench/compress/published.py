@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The method of Barley and Fröning (arXiv 2409.11902) as they describe it, for comparison: each convolution keeps its input
-averaged over blocks and repeats the averages for the gradient of its weights; all other layers stay as they are.
+"""The method of Barley and Fröning (arXiv 2409.11902) as they describe it, for comparison: each convolution keeps its
+input averaged over blocks and repeats the averages for the gradient of its weights; all other layers stay as they are.
 
-Where blocks do not tile a map, what is left at the lower and right border is taken as zero; a map smaller than a block is one block.
+Where blocks do not tile a map, what is left at the lower and right border is taken as zero; a map smaller than a block
+is one block.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class _Convolve(torch.autograd.Function):
         x = pooled.repeat_interleave(ctx.block[0], 2).repeat_interleave(ctx.block[1], 3)
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         gx, gw, gb = torch.ops.aten.convolution_backward(
-            gy, x, weight, [weight.shape[0]] if ctx.with_bias else None, layer.stride, layer.padding, layer.dilation, False,
-            [0, 0], layer.groups, [ctx.needs_input_grad[0], True, ctx.with_bias])
+            gy, x, weight, [weight.shape[0]] if ctx.with_bias else None, layer.stride, layer.padding, layer.dilation,
+            False, [0, 0], layer.groups, [ctx.needs_input_grad[0], True, ctx.with_bias])
         return gx, gw, gb, None
 
 

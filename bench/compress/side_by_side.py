@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev bench compress side_by_side`: trains variants in processes of their own at the same time, as long as there is time.
+"""`./dev bench compress side_by_side`: trains variants in processes of their own at the same time, while there is time.
 
-Each job is VARIANT or VARIANT:FACTOR, which trains FACTOR times as many epochs. First all jobs together measure what an epoch
-takes; from that follow the epochs that end within --minutes, the same for all jobs. Options that are not listed go to
-accuracy.py. Ends with a table; its seconds are those of jobs that share the machine.
+Each job is VARIANT or VARIANT:FACTOR, which trains FACTOR times as many epochs. First all jobs together measure what an
+epoch takes; from that follow the epochs that end within --minutes, the same for all jobs. Options that are not listed
+go to accuracy.py. Ends with a table; its seconds are those of jobs that share the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from text.page import Output, table
 from variants import VARIANTS, missing
 
-SPARE = 0.8  # of the time left is planned: jobs do not start at once, and the last ones may not use the machine to the full
+# Of the time left is planned: jobs do not start at once, and the last ones may not use the machine to the full.
+SPARE = 0.8
 
 
 @dataclass
@@ -72,10 +73,10 @@ def row(path: Path, factor: float) -> dict[str, object] | None:
         return None
     last = lines[-1]
     return {
-        "variant": last["variant"], "epochs": f"{last['epoch']} of {last['epochs']}", "accuracy %": 100 * last["accuracy"],
-        "best %": 100 * max(line["accuracy"] for line in lines), "last loss": last["loss"],
-        "s/epoch": sum(line["seconds"] for line in lines) / len(lines), "peak MiB": (last["peak"] or 0) / 2**20,
-        "cosine, least": min(last["cosine"].values()), "mean": sum(last["cosine"].values()) / len(last["cosine"]),
+        "variant": last["variant"], "epochs": f"{last['epoch']} of {last['epochs']}",
+        "accuracy %": 100 * last["accuracy"], "best %": 100 * max(line["accuracy"] for line in lines),
+        "last loss": last["loss"], "s/epoch": sum(line["seconds"] for line in lines) / len(lines),
+        "peak MiB": (last["peak"] or 0) / 2**20, "cosine, least": min(last["cosine"].values()), "mean": sum(last["cosine"].values()) / len(last["cosine"]),
         "length": factor,
     }
 
@@ -108,7 +109,8 @@ def main() -> None:
             process.wait()
     rows = []
     for job in words.jobs:
-        found = [path for path in folder.glob(f"*-{job.variant}-{job.epochs(base)}e.jsonl") if path.stat().st_mtime >= began]
+        found = [path for path in folder.glob(f"*-{job.variant}-{job.epochs(base)}e.jsonl")
+                 if path.stat().st_mtime >= began]
         rows += [one for path in found if (one := row(path, job.factor))]
     out = Output(words.save)
     out.put(f"`./dev bench compress side_by_side {shlex.join(sys.argv[1:])}` on {datetime.date.today()}.\n")

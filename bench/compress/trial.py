@@ -43,7 +43,8 @@ class Setting:
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def images(self) -> Tensor:
-        return torch.randn(self.batch, 3, self.pixels, self.pixels, device=self.device).contiguous(memory_format=self.layout)
+        drawn = torch.randn(self.batch, 3, self.pixels, self.pixels, device=self.device)
+        return drawn.contiguous(memory_format=self.layout)
 
     def autocast(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.amp is None else torch.autocast(self.device.type, self.amp)
@@ -93,7 +94,8 @@ class Trial:
         self.labels = torch.randint(0, 10, (setting.batch,), device=setting.device)
         with setting.device:
             model = build_for(setting.net, setting.pixels).to(memory_format=setting.layout)
-        self.model = VARIANTS[variant](model, self.images)
+        with setting.autocast():  # what ebb.fit measures is what is run
+            self.model = VARIANTS[variant](model, self.images)
         self._optimiser = OPTIMISERS[setting.optimiser](self.model.parameters())
 
     def loss(self, images: Tensor) -> Tensor:
@@ -101,8 +103,8 @@ class Trial:
             return F.cross_entropy(self.model(images), self.labels)
 
     def kept(self) -> tuple[float, int, int]:
-        """A loss, for which random layers draw the same numbers every time, and the bytes kept for its backward pass: with the
-        images if they are among them, and without."""
+        """A loss, for which random layers draw the same numbers every time, and the bytes kept for its backward pass:
+        with the images if they are among them, and without."""
         torch.manual_seed(2)
         kept = Kept(lambda: self.loss(self.images))
         weights = [*self.model.parameters(), *self.model.buffers()]
@@ -115,13 +117,14 @@ class Trial:
 
     def own_bytes(self) -> int:
         """Of weights, buffers and the optimiser's state."""
-        state = (value for entry in self._optimiser.state.values() for value in entry.values() if isinstance(value, Tensor))
+        state = (value for entry in self._optimiser.state.values() for value in entry.values()
+                 if isinstance(value, Tensor))
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes()
                     for tensor in itertools.chain(self.model.parameters(), self.model.buffers(), state)}
         return sum(storages.values())
 
     def phases(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Bytes held after each phase of a step that is not the first, and at most during it: own bytes and all beyond."""
+        """Bytes held after each phase of a step that is not the first, and at most during it: own bytes and more."""
         self.step()
         self._optimiser.zero_grad(set_to_none=True)
         with Held(self.setting.device) as held:

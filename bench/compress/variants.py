@@ -32,5 +32,4 @@ VARIANTS: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
 
 def missing(name: str) -> str | None:
     """Why a variant cannot be had here."""
-    needed = "fit" if name.startswith("fit") else None if name.startswith(("stock", "published")) else "compress"
-    return None if needed is None or hasattr(ebb, needed) else f"this ebb has no ebb.{needed}"
+    return "this ebb has no ebb.fit" if name.startswith("fit") and not hasattr(ebb, "fit") else None

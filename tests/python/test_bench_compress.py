@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./dev bench compress` measures with: its nets, how it counts bytes, the published method, batches, and a small training."""
+"""What `./dev bench compress` measures with: nets, counted bytes, the published method, batches, a small training."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def test_the_stem_is_kaiming_normal_by_fan_out(one_thread):
     assert weight.std().item() == pytest.approx((2 / (64 * 49)) ** 0.5, rel=0.05)
 
 
-# Of two images, MiB for each, as counted elsewhere on nets written apart from these; the image is among it in stock nets.
-@pytest.mark.parametrize("name, block, expected", [("resnet18", 0, 21.17), ("resnet18", 2, 21.89), ("resnet18", 4, 20.32),
-                                                   ("resnet50", 0, 82.03), ("resnet50", 2, 90.78)])
+# Of two images, MiB for each, as counted elsewhere on nets written apart from these; stock nets keep the image too.
+@pytest.mark.parametrize("name, block, expected", [
+    ("resnet18", 0, 21.17), ("resnet18", 2, 21.89), ("resnet18", 4, 20.32),
+    ("resnet50", 0, 82.03), ("resnet50", 2, 90.78)])
 def test_kept_bytes_of_resnets(one_thread, name, block, expected):
     net, x = nets.build(name), torch.randn(2, 3, 224, 224)
     if block:
@@ -77,7 +78,8 @@ def test_kept_bytes_are_what_stays_alive(one_thread, name, variant):
     with LiveBytes() as live:
         loss = trial.loss(trial.images)
     _, _, apart = trial.kept()
-    running = sum(layer.num_batches_tracked.nbytes for layer in trial.model.modules() if isinstance(layer, nn.BatchNorm2d))
+    norms = [layer for layer in trial.model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    running = sum(layer.num_batches_tracked.nbytes for layer in norms)
     assert abs(live.live - apart - loss.nbytes) <= running
     assert apart > MIB
 
@@ -104,9 +106,10 @@ def test_phases_add_up(one_thread):
     assert most["optimiser"] < most["backward"]
 
 
-@pytest.mark.parametrize("size, block, kernel, stride, groups", [(8, 2, 3, 1, 1), (7, 2, 3, 2, 1), (9, 4, 1, 1, 2), (3, 4, 3, 1, 3)])
+@pytest.mark.parametrize("size, block, kernel, stride, groups", [
+    (8, 2, 3, 1, 1), (7, 2, 3, 2, 1), (9, 4, 1, 1, 2), (3, 4, 3, 1, 3)])
 def test_the_published_method(one_thread, size, block, kernel, stride, groups):
-    """Weight gradients are those for the input with each whole block at its mean and zeros beyond; all else is exact."""
+    """Weight gradients are those for the input with whole blocks at their means and zeros beyond; all else is exact."""
     layer = nn.Conv2d(6, 6, kernel, stride, kernel // 2, groups=groups, dtype=torch.float64)
     x = torch.randn(2, 6, size, size, dtype=torch.float64, requires_grad=True)
     layer(x).sin().sum().backward()
@@ -145,8 +148,9 @@ def test_images_are_shifted_and_mirrored():
     seen = set()
     for pixels, labels in given.epoch(20, 3):
         for image, label in zip(pixels, labels.tolist()):
-            cuts = {(dy, dx, flip): given.floats((cut.flip(2) if flip else cut)[None])[0] for dy in range(5) for dx in range(5)
-                    for flip in (False, True) for cut in [padded[label, :, dy:dy + 8, dx:dx + 8]]}
+            cuts = {(dy, dx, flip): given.floats((cut.flip(2) if flip else cut)[None])[0]
+                    for dy in range(5) for dx in range(5) for cut in [padded[label, :, dy:dy + 8, dx:dx + 8]]
+                    for flip in (False, True)}
             found = [key for key, cut in cuts.items() if torch.equal(cut, image)]
             assert len(found) == 1
             seen.add(found[0])
@@ -188,7 +192,8 @@ def test_training_on_fashion_mnist(one_thread, tmp_path):
     if not data.FASHION.is_dir():
         pytest.skip("no Fashion-MNIST here: install the Debian package dataset-fashion-mnist")
     given = data.fashion_mnist().part(2048, 1000)
-    lines = trained(tmp_path, "--epochs 3 --batch 32 --rate 0.1".split(), given, ["stock", "exact", "pool2", "pool4", "int8"])
+    variants = ["stock", "exact", "pool2", "pool4", "int8"]
+    lines = trained(tmp_path, "--epochs 3 --batch 32 --rate 0.1".split(), given, variants)
     accuracies = {variant: found[2]["accuracy"] for variant, found in lines.items()}
     assert accuracies["stock"] > 0.65
     for stock, exact in zip(lines["stock"][:3], lines["exact"][:3]):
