@@ -72,12 +72,13 @@ def row(path: Path, factor: float) -> dict[str, object] | None:
     if not lines:
         return None
     last = lines[-1]
+    cosines = last["cosine"].values()
     return {
         "variant": last["variant"], "epochs": f"{last['epoch']} of {last['epochs']}",
         "accuracy %": 100 * last["accuracy"], "best %": 100 * max(line["accuracy"] for line in lines),
         "last loss": last["loss"], "s/epoch": sum(line["seconds"] for line in lines) / len(lines),
-        "peak MiB": (last["peak"] or 0) / 2**20, "cosine, least": min(last["cosine"].values()), "mean": sum(last["cosine"].values()) / len(last["cosine"]),
-        "length": factor,
+        "peak MiB": (last["peak"] or 0) / 2**20, "cosine, least": min(cosines),
+        "mean": sum(cosines) / len(cosines), "length": factor,
     }
 
 
