@@ -29,7 +29,7 @@ from ebb._measure import peak_of
 from gradients import cosines, errors, weight_gradients
 from images import Images, load
 from nets import NETS, build
-from variants import VARIANTS, missing
+from variants import VARIANTS
 
 
 class Training:
@@ -192,9 +192,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     words = parser().parse_args()
-    gone = [f"{variant}: {why}" for variant in words.variants if (why := missing(variant))]
-    if gone:
-        sys.exit("; ".join(gone))
     if words.deterministic:
         torch.backends.cudnn.deterministic = True
     images = load(words.data).part(words.train_images, words.test_images).to(torch.device(words.device))

@@ -20,7 +20,7 @@ import ebb
 from nets import NETS
 from text.page import Output, machine, table
 from trial import PHASES, Setting, Trial
-from variants import VARIANTS, missing
+from variants import VARIANTS
 
 MIB = 2**20
 HEAD = """\
@@ -121,10 +121,6 @@ def main() -> None:
     out.put(f"`./dev bench compress {shlex.join(sys.argv[1:])}` on {datetime.date.today()}: {name}{threads}, "
             f"PyTorch {torch.__version__}.\n")
     out.put(HEAD)
-    gone = {variant: why for variant in words.variants if (why := missing(variant))}
-    words.variants = [variant for variant in words.variants if variant not in gone]
-    if gone:
-        out.put("\n".join(f"- {variant}: LEFT OUT, {why}" for variant, why in gone.items()) + "\n")
     for pixels, batch, net in itertools.product(words.pixels, words.batch, words.nets):
         if time.monotonic() > end:
             out.put(f"- {net}, batch {batch}, {pixels} px: LEFT OUT, {words.minutes:g} minutes are over")

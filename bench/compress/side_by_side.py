@@ -22,7 +22,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from text.page import Output, table
-from variants import VARIANTS, missing
+from variants import VARIANTS
 
 # Of the time left is planned: jobs do not start at once, and the last ones may not use the machine to the full.
 SPARE = 0.8
@@ -38,8 +38,6 @@ class Job:
         variant, _, factor = text.partition(":")
         if variant not in VARIANTS:
             raise argparse.ArgumentTypeError(f"no variant '{variant}'; there are {', '.join(VARIANTS)}")
-        if why := missing(variant):
-            raise argparse.ArgumentTypeError(f"{variant}: {why}")
         return cls(variant, float(factor or 1))
 
     def epochs(self, base: int) -> int:

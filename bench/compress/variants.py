@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import ebb
 from published import published
 
-LOSSY = ("pool", "int8")
+LOSSY = [("pool", 4), "int8"]
 
 # Each changes the model, which the sample goes through.
 VARIANTS: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
@@ -28,8 +28,3 @@ VARIANTS: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "fit50-lossy": lambda model, sample: ebb.fit(model, sample, "50%", lossy=LOSSY),
     "fit25-lossy": lambda model, sample: ebb.fit(model, sample, "25%", lossy=LOSSY),
 }
-
-
-def missing(name: str) -> str | None:
-    """Why a variant cannot be had here."""
-    return "this ebb has no ebb.fit" if name.startswith("fit") and not hasattr(ebb, "fit") else None
