@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 def residual() -> nn.Module:
     torch.manual_seed(4)
-    return nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3), nn.BatchNorm2d(16), nn.ReLU(True), nn.MaxPool2d(3, 2, 1), Block(16, 32, 1),
+    return nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(True), nn.MaxPool2d(3, 2, 1), Block(16, 32, 1),
                          Block(32, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(32, 10)).cuda()
 
 
