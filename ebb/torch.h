@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LibTorch: a loop over time whose gradients are computed in a budget. Header only; a program
-// that includes it links torch beside ebb::ebb.
+// For LibTorch: a loop over time whose gradients are computed in a budget, and operations that keep
+// less for the backward pass (pooled_conv, norm_relu_conv, batch_norm_int8, relu_bits,
+// max_pool_small). Header only; a program that includes it links torch beside ebb::ebb.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,9 +13,14 @@
 #include <utility>
 
 #include "ebb/core/error.h"
+#include "ebb/torch/batch_norm_int8.h"
 #include "ebb/torch/blocks.h"
 #include "ebb/torch/call.h"
+#include "ebb/torch/max_pool_small.h"
+#include "ebb/torch/norm_relu_conv.h"
 #include "ebb/torch/options.h"
+#include "ebb/torch/pooled_conv.h"
+#include "ebb/torch/relu_bits.h"
 #include "ebb/torch/surroundings.h"
 
 namespace ebb::torch {
