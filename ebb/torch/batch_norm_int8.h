@@ -90,12 +90,12 @@ class BatchNormInt8 : public ::torch::autograd::Function<BatchNormInt8> {
     const auto saved = context->get_saved_variables();
     const auto [norm, found] = kept(context, saved);
     const Tensor& centre = norm.uses_batch() ? found.mean : norm.running_mean;
-    const Tensor x = from_int8_channels(
-        saved[0], Order(context->saved_data["order"].toInt()), saved[1], centre,
-        static_cast<at::ScalarType>(context->saved_data["dtype"].toInt()));
-    auto [gx, gw, gb] = norm_gradients(gradients[0], x, norm, found,
-                                       {context->needs_input_grad(0), context->needs_input_grad(1),
-                                        context->needs_input_grad(2)});
+    const Tensor x =
+        from_int8_channels(saved[0], Order(context->saved_data["order"].toInt()), saved[1], centre,
+                           static_cast<at::ScalarType>(context->saved_data["dtype"].toInt()));
+    auto [gx, gw, gb] = norm_gradients(
+        gradients[0], x, norm, found,
+        {context->needs_input_grad(0), context->needs_input_grad(1), context->needs_input_grad(2)});
     return {gx, gw, gb, Tensor()};
   }
 };

@@ -112,9 +112,10 @@ inline Tensor region_gradient(Tensor pooled, const Tensor& gy, const std::vector
   constexpr std::int64_t kSum = 1;
   sums = axes.size() == 2 ? at::avg_pool2d(sums, box, step, 0, kCeil, kCountPadding, kSum)
                           : at::avg_pool3d(sums, box, step, 0, kCeil, kCountPadding, kSum);
-  Tensor gw = std::get<1>(at::convolution_backward(
-      pooled, sums, at::empty({1}, gy.options()).expand(shape), std::nullopt, stride, none, dilation,
-      /*transposed=*/false, none, groups, {false, true, false}));
+  Tensor gw = std::get<1>(
+      at::convolution_backward(pooled, sums, at::empty({1}, gy.options()).expand(shape),
+                               std::nullopt, stride, none, dilation,
+                               /*transposed=*/false, none, groups, {false, true, false}));
   // The channels are the wrong way round, within each group.
   gw = gw.unflatten(0, {groups, -1}).transpose(1, 2).flatten(0, 1);
   for (std::size_t i = 0; i < axes.size(); ++i) {

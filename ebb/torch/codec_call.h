@@ -69,8 +69,8 @@ inline void refuse_second_derivatives(const char* function) {
 inline Sizes each(const char* what, at::IntArrayRef given, std::int64_t axes) {
   if (std::int64_t(given.size()) == axes) return given.vec();
   if (given.size() != 1) {
-    fail(ErrorCode::invalid_argument, what, " has ", given.size(), " numbers; give one, or one for ",
-         "each of the ", axes, " axes");
+    fail(ErrorCode::invalid_argument, what, " has ", given.size(),
+         " numbers; give one, or one for ", "each of the ", axes, " axes");
   }
   return Sizes(static_cast<std::size_t>(axes), given[0]);
 }

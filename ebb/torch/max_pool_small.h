@@ -25,19 +25,17 @@ struct Windows {
   int bits() const { return elements() <= 16 ? 4 : 8; }
 
   std::pair<Tensor, Tensor> pool(const Tensor& x) const {
-    auto found = kernel.size() == 3 ? at::max_pool3d_with_indices(x, kernel, stride, padding,
-                                                                  dilation, ceil_mode)
-                                    : at::max_pool2d_with_indices(x, kernel, stride, padding,
-                                                                  dilation, ceil_mode);
+    auto found = kernel.size() == 3
+                     ? at::max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)
+                     : at::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode);
     return {std::get<0>(found), std::get<1>(found)};
   }
   // Of x no more than its size and order matters.
   Tensor gradient(const Tensor& gy, const Tensor& x, const Tensor& places) const {
-    return kernel.size() == 3
-               ? at::max_pool3d_with_indices_backward(gy, x, kernel, stride, padding, dilation,
-                                                      ceil_mode, places)
-               : at::max_pool2d_with_indices_backward(gy, x, kernel, stride, padding, dilation,
-                                                      ceil_mode, places);
+    return kernel.size() == 3 ? at::max_pool3d_with_indices_backward(gy, x, kernel, stride, padding,
+                                                                     dilation, ceil_mode, places)
+                              : at::max_pool2d_with_indices_backward(gy, x, kernel, stride, padding,
+                                                                     dilation, ceil_mode, places);
   }
 
   // Places in the input, of spatial size `in`, become places in the window.

@@ -96,9 +96,9 @@ inline std::pair<Norm, Normed> kept(::torch::autograd::AutogradContext* context,
 inline std::tuple<Tensor, Tensor, Tensor> norm_gradients(const Tensor& gy, const Tensor& x,
                                                          const Norm& norm, const Normed& found,
                                                          std::array<bool, 3> wanted) {
-  return at::_batch_norm_impl_index_backward(
-      found.kind, x, gy, norm.weight, norm.running_mean, norm.running_var, found.mean, found.rstd,
-      norm.uses_batch(), norm.eps, wanted, found.reserve);
+  return at::_batch_norm_impl_index_backward(found.kind, x, gy, norm.weight, norm.running_mean,
+                                             norm.running_var, found.mean, found.rstd,
+                                             norm.uses_batch(), norm.eps, wanted, found.reserve);
 }
 
 inline void check(const char* function, const Tensor& x, const Norm& norm) {

@@ -40,9 +40,8 @@ class NormReluConv : public ::torch::autograd::Function<NormReluConv> {
     const bool below = wanted(0) || wanted(1) || wanted(2);
     Tensor z = normed(x, norm, /*again=*/true).out;
     at::relu_(z);
-    auto [gz, gw, gb] =
-        convolution_gradients(gradients[0], z.to(conv.weight.scalar_type()), conv,
-                              {below, wanted(3), wanted(4)});
+    auto [gz, gw, gb] = convolution_gradients(gradients[0], z.to(conv.weight.scalar_type()), conv,
+                                              {below, wanted(3), wanted(4)});
     if (!below) return {Tensor(), Tensor(), Tensor(), gw, gb, Tensor(), Tensor()};
     gz = at::threshold_backward(gz.to(z.scalar_type()), z, 0);
     z = Tensor();

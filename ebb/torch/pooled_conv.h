@@ -129,8 +129,7 @@ inline Tensor pooled_conv(const Tensor& x, const Convolution& conv, at::IntArray
   }
   const Tensor cast_x = detail::as_autocast(x, x.device());
   const Convolution cast = detail::as_autocast(conv, x.device());
-  if (x.numel() == 0 || c10::multiply_integers(blocks) == 1 ||
-      !detail::at_work({conv.weight})) {
+  if (x.numel() == 0 || c10::multiply_integers(blocks) == 1 || !detail::at_work({conv.weight})) {
     return detail::convolved(cast_x, cast);
   }
   return detail::PooledConv::apply(cast_x, cast.weight, detail::given(cast.bias, x), cast, blocks,

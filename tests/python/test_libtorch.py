@@ -43,10 +43,29 @@ def built(project: Path, prefix: Path, folder: Path) -> Path:
     return folder
 
 
-def test_scan(prefix: Path, tmp_path: Path) -> None:
-    run(built(ROOT / "tests/torch", prefix, tmp_path) / "scan_test", cwd=tmp_path)
-
-
-def test_example(prefix: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def examples(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (prefix / "include/ebb/torch.h").is_file()
-    assert "loss" in run(built(ROOT / "examples/libtorch", prefix, tmp_path) / "lstm", cwd=tmp_path)
+    return built(ROOT / "examples/libtorch", prefix, tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture(scope="session")
+def tests(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT / "tests/torch", prefix, tmp_path_factory.mktemp("tests"))
+
+
+@pytest.mark.parametrize("name", ["scan_test", "compress_test"])
+def test_headers(tests: Path, name: str, tmp_path: Path) -> None:
+    run(tests / name, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lstm", "resnet"])
+def test_example(examples: Path, name: str, tmp_path: Path) -> None:
+    assert "loss" in run(examples / name, cwd=tmp_path)
+
+
+def test_page_shows_lines_of_the_example() -> None:
+    page = (ROOT / "docs/libtorch.md").read_text().partition("## Compressed activations")[2]
+    shown = page.split("```cpp\n")[1].split("```")[0].splitlines()
+    lines = {line.strip() for line in (ROOT / "examples/libtorch/resnet.cpp").read_text().splitlines()}
+    assert shown and [line for line in shown if line.strip() not in lines] == []
