@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <tuple>
@@ -36,6 +37,9 @@ struct Convolution {
     dilation = detail::each("a convolution's dilation", dilation_, axes());
   }
   template <class Layer>
+    requires std::derived_from<Layer, ::torch::nn::Conv1dImpl> ||
+             std::derived_from<Layer, ::torch::nn::Conv2dImpl> ||
+             std::derived_from<Layer, ::torch::nn::Conv3dImpl>
   Convolution(const ::torch::nn::ModuleHolder<Layer>& layer)  // NOLINT(google-explicit-constructor)
       : Convolution(layer->weight, layer->bias, *layer->options.stride(), padding_of(*layer),
                     *layer->options.dilation(), layer->options.groups()) {}

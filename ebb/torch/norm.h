@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <tuple>
@@ -15,11 +16,15 @@
 
 namespace ebb::torch {
 
-// As in torch::nn; tensors may be undefined. A layer of torch::nn is one: it shares its tensors,
-// and running statistics and the count of batches are updated as its forward would.
+// As in torch::nn; tensors may be undefined. A BatchNorm1d, BatchNorm2d or BatchNorm3d of torch::nn
+// is one: it shares its tensors, and running statistics and the count of batches are updated as its
+// forward would.
 struct Norm {
   Norm() = default;
   template <class Layer>
+    requires std::derived_from<Layer, ::torch::nn::BatchNorm1dImpl> ||
+                 std::derived_from<Layer, ::torch::nn::BatchNorm2dImpl> ||
+                 std::derived_from<Layer, ::torch::nn::BatchNorm3dImpl>
   Norm(const ::torch::nn::ModuleHolder<Layer>& layer)  // NOLINT(google-explicit-constructor)
       : weight(layer->weight),
         bias(layer->bias),

@@ -102,7 +102,8 @@ class PooledConv : public ::torch::autograd::Function<PooledConv> {
     }
     if (context->needs_input_grad(0)) {
       // Of the input only its size matters here; its order is told through the weight.
-      conv.weight = Order(context->saved_data["order"].toInt()).dense(conv.weight);
+      const Order order(context->saved_data["order"].toInt());
+      if (order.channels_last()) conv.weight = order.dense(conv.weight);
       const Tensor like = at::empty({1}, gy.options()).expand(size);
       gx = std::get<0>(convolution_gradients(gy, like, conv, {true, false, false}));
     }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ebb/torch.h"
@@ -237,6 +238,8 @@ std::string refused(const std::function<void()>& call) {
 }
 
 TEST(Compressed, RefusesMistakes) {
+  static_assert(!std::is_convertible_v<torch::nn::ConvTranspose2d, Convolution>);
+  static_assert(!std::is_convertible_v<torch::nn::InstanceNorm2d, Norm>);
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };

@@ -101,7 +101,7 @@ TEST(PooledConv, HasTheWeightGradientOfTheSpreadInput) {
 }
 
 TEST(PooledConv, HasItInChannelsLastToo) {
-  for (const std::size_t i : {0, 1, 2}) {
+  for (std::size_t i = 0; i < 3; ++i) {
     expect_pooled(kCases[i], true, Pooling::average, kDouble, 1e-12,
                   at::MemoryFormat::ChannelsLast);
   }
