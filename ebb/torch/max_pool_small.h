@@ -72,30 +72,32 @@ struct Windows {
   }
 };
 
-inline Tensor pack_places(const Tensor& flat, int bits) {
-  if (!flat.is_cpu()) {
-    const Tensor bytes = flat.to(at::kByte);
-    if (bits == 8) return bytes;
-    const Tensor pairs = at::constant_pad_nd(bytes, {0, flat.numel() % 2}).view({-1, 2});
-    return pairs.select(1, 0) + pairs.select(1, 1) * 16;
+// As pack_small and unpack_small do, in torch's operations.
+inline Tensor pack_by_torch(const Tensor& flat, int bits) {
+  const Tensor bytes = flat.to(at::kByte);
+  if (bits == 8) return bytes;
+  const Tensor pairs = at::constant_pad_nd(bytes, {0, flat.numel() % 2}).view({-1, 2});
+  return pairs.select(1, 0) + pairs.select(1, 1) * 16;
+}
+inline void unpack_by_torch(const Tensor& packed, int bits, const Tensor& flat) {
+  if (bits == 8) {
+    flat.copy_(packed);
+    return;
   }
+  const Tensor pairs = at::stack({packed.bitwise_and(15), packed.bitwise_right_shift(4)}, 1);
+  flat.copy_(pairs.flatten().slice(0, 0, flat.numel()));
+}
+
+inline Tensor pack_places(const Tensor& flat, int bits) {
+  if (!flat.is_cpu()) return pack_by_torch(flat, bits);
   const Tensor packed =
       at::empty({small_bytes(flat.numel(), bits)}, flat.options().dtype(at::kByte));
   pack_small(workers(), flat.numel(), flat.const_data_ptr<std::int64_t>(), bits,
              packed.data_ptr<std::uint8_t>());
   return packed;
 }
-
 inline void unpack_places(const Tensor& packed, int bits, const Tensor& flat) {
-  if (!flat.is_cpu()) {
-    if (bits == 8) {
-      flat.copy_(packed);
-    } else {
-      const Tensor pairs = at::stack({packed.remainder(16), packed.floor_divide(16)}, 1);
-      flat.copy_(pairs.flatten().slice(0, 0, flat.numel()));
-    }
-    return;
-  }
+  if (!flat.is_cpu()) return unpack_by_torch(packed, bits, flat);
   unpack_small(workers(), flat.numel(), packed.const_data_ptr<std::uint8_t>(), bits,
                flat.data_ptr<std::int64_t>());
 }

@@ -88,6 +88,18 @@ TEST(MaxPoolSmall, KeepsFourBits) {
   EXPECT_EQ(bytes_after([&] { return max_pool_small(x, 2); }), outputs / 2);
 }
 
+TEST(MaxPoolSmall, IsTheSameByTorchsOperations) {
+  using namespace ebb::torch::detail;
+  for (const int bits : {4, 8}) {
+    const Tensor places = torch::randint(1 << bits, {1001}, torch::kLong);
+    const Tensor packed = pack_places(places, bits);
+    EXPECT_TRUE(torch::equal(pack_by_torch(places, bits), packed));
+    const Tensor back = torch::empty_like(places);
+    unpack_by_torch(packed, bits, back);
+    EXPECT_TRUE(torch::equal(back, places));
+  }
+}
+
 struct Nets {
   torch::nn::BatchNorm2d ours, theirs;
 };
