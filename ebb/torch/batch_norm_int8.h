@@ -72,7 +72,6 @@ class BatchNormInt8 : public ::torch::autograd::Function<BatchNormInt8> {
   // The weight and the bias are those of the norm, here for autograd to see.
   static Tensor forward(::torch::autograd::AutogradContext* context, const Tensor& x,
                         const Tensor& /*weight*/, const Tensor& /*bias*/, const Norm& norm) {
-    const NoAutocast plain;
     const Normed found = normed(x, norm);
     const Order order(x);
     const Tensor& centre = norm.uses_batch() ? found.mean : norm.running_mean;
@@ -86,7 +85,6 @@ class BatchNormInt8 : public ::torch::autograd::Function<BatchNormInt8> {
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* context,
                                                    ::torch::autograd::variable_list gradients) {
     refuse_second_derivatives("batch_norm_int8");
-    const NoAutocast plain;
     const auto saved = context->get_saved_variables();
     const auto [norm, found] = kept(context, saved);
     const Tensor& centre = norm.uses_batch() ? found.mean : norm.running_mean;

@@ -29,7 +29,7 @@ inline Workers& workers() {
   return *found;
 }
 
-// Whether the codec computes on it; elsewhere torch's operations do, by the same formula.
+// Whether the codec computes on it.
 inline bool is_codecs(const Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble);
 }
@@ -53,11 +53,6 @@ inline bool at_work(const std::vector<Tensor>& tensors) {
 inline Tensor given(const Tensor& tensor, const Tensor& x) {
   return tensor.defined() ? tensor : at::empty({0}, x.options());
 }
-
-// Dtypes are as they come while it lives.
-class NoAutocast {
-  c10::impl::ExcludeDispatchKeyGuard guard_{c10::autocast_dispatch_keyset};
-};
 
 inline void refuse_second_derivatives(const char* function) {
   if (!at::GradMode::is_enabled()) return;

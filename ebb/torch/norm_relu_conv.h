@@ -21,7 +21,6 @@ class NormReluConv : public ::torch::autograd::Function<NormReluConv> {
                         const Tensor& /*norm_weight*/, const Tensor& /*norm_bias*/,
                         const Tensor& /*weight*/, const Tensor& /*bias*/, const Norm& norm,
                         const Convolution& conv) {
-    const NoAutocast plain;
     Normed found = normed(x, norm);
     keep(context, {x, conv.weight}, norm, found);
     keep(context, conv);
@@ -31,7 +30,6 @@ class NormReluConv : public ::torch::autograd::Function<NormReluConv> {
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* context,
                                                    ::torch::autograd::variable_list gradients) {
     refuse_second_derivatives("norm_relu_conv");
-    const NoAutocast plain;
     const auto saved = context->get_saved_variables();
     const Tensor& x = saved[0];
     const auto [norm, found] = kept(context, saved);

@@ -17,23 +17,9 @@
 namespace ebb::torch {
 namespace detail {
 
-inline Tensor pooled_blocks(const Tensor& x, const Sizes& block, Pooling pooling) {
+// As pool_blocks does, in torch's operations.
+inline Tensor pooled_by_torch(const Tensor& x, const Sizes& block, Pooling pooling) {
   const std::size_t axes = block.size();
-  if (is_codecs(x)) {
-    std::array<PoolAxis, 3> pools;
-    Sizes size{x.size(0), x.size(1)};
-    for (std::size_t i = 0; i < axes; ++i) {
-      PoolAxis& axis = pools[3 - axes + i];
-      axis = {x.sizes()[2 + i], block[i]};
-      size.push_back(axis.blocks());
-    }
-    const Tensor dense = x.contiguous(), pooled = at::empty(size, x.options());
-    with_number(x, [&]<class Number>(Number) {
-      pool_blocks(workers(), x.size(0) * x.size(1), pools, pooling, dense.const_data_ptr<Number>(),
-                  pooled.data_ptr<Number>());
-    });
-    return pooled;
-  }
   const bool average = pooling == Pooling::average;
   constexpr bool kCeil = true, kCountPadding = false;
   if (axes == 1) {
@@ -48,10 +34,33 @@ inline Tensor pooled_blocks(const Tensor& x, const Sizes& block, Pooling pooling
                  : at::max_pool3d(x, block, block, 0, 1, kCeil);
 }
 
+inline Tensor pooled_blocks(const Tensor& x, const Sizes& block, Pooling pooling) {
+  const std::size_t axes = block.size();
+  if (!x.is_cpu()) return pooled_by_torch(x, block, pooling);
+  if (!is_codecs(x)) return pooled_blocks(x.to(at::kFloat), block, pooling).to(x.scalar_type());
+  std::array<PoolAxis, 3> pools;
+  Sizes size{x.size(0), x.size(1)};
+  for (std::size_t i = 0; i < axes; ++i) {
+    PoolAxis& axis = pools[3 - axes + i];
+    axis = {x.sizes()[2 + i], block[i]};
+    size.push_back(axis.blocks());
+  }
+  const Tensor dense = x.contiguous(), pooled = at::empty(size, x.options());
+  with_number(x, [&]<class Number>(Number) {
+    pool_blocks(workers(), x.size(0) * x.size(1), pools, pooling, dense.const_data_ptr<Number>(),
+                pooled.data_ptr<Number>());
+  });
+  return pooled;
+}
+
 // Of an input of size `in` that is `pooled` with each block spread over its place.
 inline Tensor pooled_gradient(const Tensor& pooled, const Tensor& gy, const Sizes& in,
                               const Sizes& block, const Convolution& conv) {
-  if (!is_codecs(gy)) return box_gradient(pooled, gy, in, block, conv);
+  if (!gy.is_cpu()) return box_gradient(pooled, gy, in, block, conv);
+  if (!is_codecs(gy)) {
+    return pooled_gradient(pooled.to(at::kFloat), gy.to(at::kFloat), in, block, conv)
+        .to(gy.scalar_type());
+  }
   ConvShape shape{gy.size(0), pooled.size(1), gy.size(1), conv.groups, {}};
   const std::size_t axes = block.size();
   for (std::size_t i = 0; i < axes; ++i) {
@@ -73,7 +82,6 @@ class PooledConv : public ::torch::autograd::Function<PooledConv> {
   static Tensor forward(::torch::autograd::AutogradContext* context, const Tensor& x,
                         const Tensor& /*weight*/, const Tensor& /*bias*/, const Convolution& conv,
                         const Sizes& block, Pooling pooling) {
-    const NoAutocast plain;
     context->save_for_backward({pooled_blocks(x, block, pooling), conv.weight});
     keep(context, conv);
     context->saved_data["block"] = block;
@@ -85,7 +93,6 @@ class PooledConv : public ::torch::autograd::Function<PooledConv> {
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* context,
                                                    ::torch::autograd::variable_list gradients) {
     refuse_second_derivatives("pooled_conv");
-    const NoAutocast plain;
     const auto saved = context->get_saved_variables();
     Convolution conv = kept(context, saved[1]);
     const Tensor& gy = gradients[0];

@@ -124,11 +124,19 @@ TEST(PooledConv, HasItByTorchsOperations) {
       clipped.push_back(std::min(block[axis], in[axis]));
     }
     const Tensor pooled = ebb::torch::detail::pooled_blocks(x, clipped, Pooling::average);
+    for (const Pooling pooling : {Pooling::average, Pooling::max}) {
+      expect_close(ebb::torch::detail::pooled_by_torch(x, clipped, pooling),
+                   ebb::torch::detail::pooled_blocks(x, clipped, pooling), 1e-14);
+    }
     expect_close(ebb::torch::detail::box_gradient(pooled, gy, in, clipped, convolution),
                  torch::autograd::grad({out}, {weight}, {gy})[0], 1e-12);
   }
-  // As a type that the codec does not have.
-  expect_pooled(kCases[0], true, Pooling::average, torch::dtype(torch::kBFloat16), 0.05);
+}
+
+TEST(PooledConv, TakesNarrowTypes) {
+  for (const Case& c : kCases) {
+    expect_pooled(c, true, Pooling::average, torch::dtype(torch::kBFloat16), 0.03);
+  }
 }
 
 TEST(PooledConv, KeepsTheBlocksAlone) {
@@ -159,6 +167,18 @@ TEST(PooledConv, TakesLayersOfTorch) {
     expect_same(gradients(pooled_conv(x, layer, 1), layer->parameters()),
                 gradients(stock, layer->parameters()));
   }
+}
+
+TEST(PooledConv, GoesBackwardUnderAutocast) {
+  torch::manual_seed(12);
+  const Tensor x = leaf({2, 3, 6, 6, 6}, torch::kFloat);
+  torch::nn::Conv3d layer(torch::nn::Conv3dOptions(3, 4, 3).padding(1));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const Tensor found = pooled_conv(x, layer, 2);
+  const Tensors inside = gradients(found, layer->parameters());
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  expect_same(inside, gradients(found, layer->parameters()));
 }
 
 TEST(PooledConv, CastsAsAutocastDoes) {
