@@ -18,6 +18,7 @@ VARIANTS: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "published2": lambda model, sample: published(model, 2),
     "published4": lambda model, sample: published(model, 4),
     "exact": lambda model, sample: ebb.compress(model),
+    "recompute": lambda model, sample: ebb.compress(model, norm="recompute"),
     "pool2": lambda model, sample: ebb.compress(model, 2),
     "pool4": lambda model, sample: ebb.compress(model, 4),
     "int8": lambda model, sample: ebb.compress(model, norm="int8"),
