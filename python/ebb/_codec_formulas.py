@@ -7,6 +7,8 @@ waits for the device; None where it takes all.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -26,37 +28,62 @@ def decode_half(encoded: Tensor, kind: torch.dtype, dtype: torch.dtype) -> Tenso
     return encoded.view(kind).to(torch.float32).to(dtype)
 
 
-def encode_int8(flat: Tensor) -> Encoded:
-    """A scale for every 64, then a byte for each."""
+def int8_scale(largest: Tensor) -> Tensor:
+    """As int8_math.h has it. Divided by a tensor: torch multiplies by 1/127 where it is a number, which rounds otherwise."""
+    return (largest / torch.full_like(largest, 127.0)).clamp(_LEAST_SCALE, _LARGEST_SCALE)
+
+
+def int8_blocks(flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(codes, scales, largest sizes): a scale for every 64."""
     values = flat.to(torch.float32)
-    rows = pad(values, (0, -values.numel() % _BLOCK)).view(-1, _BLOCK)
+    rows = pad(values, (0, -values.numel() % _BLOCK)).view(-(-values.numel() // _BLOCK), _BLOCK)
     largest = rows.abs().amax(1)
-    scales = (largest / torch.full_like(largest, 127.0)).clamp(_LEAST_SCALE, _LARGEST_SCALE)
-    codes = torch.round(rows / scales[:, None]).to(torch.int8).view(-1)[:values.numel()]
+    scales = int8_scale(largest)
+    return torch.round(rows / scales[:, None]).to(torch.int8).view(-1)[:values.numel()], scales, largest
+
+
+def from_int8_blocks(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    count = codes.numel()
+    rows = pad(codes.to(torch.float32), (0, -count % _BLOCK)).view(scales.numel(), _BLOCK)
+    return (rows * scales[:, None]).view(-1)[:count].to(dtype)
+
+
+def encode_int8(flat: Tensor) -> Encoded:
+    """The scales, then a byte for each."""
+    codes, scales, largest = int8_blocks(flat)
     return torch.cat([scales.view(torch.uint8), codes.view(torch.uint8)]), torch.isfinite(largest).all()
 
 
 def decode_int8(encoded: Tensor, dtype: torch.dtype, count: int) -> Tensor:
     blocks = -(-count // _BLOCK)
     # The codes need not begin where a float may; the scales do.
-    scales = encoded[:4 * blocks].view(torch.float32)
-    codes = encoded[4 * blocks:].view(torch.int8).to(torch.float32)
-    rows = pad(codes, (0, -count % _BLOCK)).view(-1, _BLOCK)
-    return (rows * scales[:, None]).view(-1)[:count].to(dtype)
+    return from_int8_blocks(encoded[4 * blocks:].view(torch.int8), encoded[:4 * blocks].view(torch.float32), dtype)
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """Of a flat tensor of bools, the first in the lowest bit."""
+    eights = pad(bits.view(torch.uint8), (0, -bits.numel() % 8)).view(-(-bits.numel() // 8), 8)
+    return (eights * _powers(bits.device)).sum(1, dtype=torch.uint8)
+
+
+def unpack_bits(packed: Tensor, count: int) -> Tensor:
+    return (packed[:, None] & _powers(packed.device)).ne(0).view(-1)[:count]
+
+
+@lru_cache
+def _powers(device: torch.device) -> Tensor:
+    return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
 
 def encode_bits(flat: Tensor) -> Encoded:
-    """One bit for each 0 or 1, the first in the lowest. A negative zero is neither."""
+    """One bit for each 0 or 1. A negative zero is neither."""
     ones = flat == 1
     taken = (ones | ((flat == 0) & ~torch.signbit(flat))).all()
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=flat.device)
-    eights = pad(ones.to(torch.uint8), (0, -flat.numel() % 8)).view(-1, 8)
-    return (eights * weights).sum(1, dtype=torch.uint8), taken
+    return pack_bits(ones), taken
 
 
 def decode_bits(encoded: Tensor, dtype: torch.dtype, count: int) -> Tensor:
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=encoded.device)
-    return (encoded[:, None] & weights).ne(0).view(-1)[:count].to(dtype)
+    return unpack_bits(encoded, count).to(dtype)
 
 
 def encode_pool(flat: Tensor, block: int) -> Encoded:

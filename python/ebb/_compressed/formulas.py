@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ebb import _codec_formulas
 from ebb._compressed.shapes import Convolution
 
 BoxSums = Callable[..., Tensor]
@@ -187,26 +188,9 @@ def bits_of(x: Tensor, rule: str, low: float, high: float) -> Tensor:
     return pack_bits(torch.gt(x, low).logical_and_(torch.lt(x, high)))
 
 
-def pack_bits(bits: Tensor) -> Tensor:
-    """Of a flat tensor of bools, lowest bit first."""
-    flat = bits.view(torch.uint8)
-    if flat.numel() % 8:
-        flat = F.pad(flat, (0, 8 - flat.numel() % 8))
-    return (flat.view(flat.numel() // 8, 8) * _powers(bits.device)).sum(1, dtype=torch.uint8)
-
-
 def masked(bits: Tensor, gy: Tensor, slope: float | None) -> Tensor:
     passes = unpack_bits(bits, gy.numel())
     return torch.where(passes, gy, gy.new_zeros(()) if slope is None else slope * gy)
-
-
-def unpack_bits(bits: Tensor, count: int) -> Tensor:
-    return bits.unsqueeze(1).bitwise_and(_powers(bits.device)).ne(0).flatten()[:count]
-
-
-@lru_cache
-def _powers(device: torch.device) -> Tensor:
-    return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
 
 def pack_small(values: Tensor, most: int) -> Tensor:
@@ -236,26 +220,19 @@ def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torc
     return (codes * scale.view(shape)).add_(centre.view(shape)).to(dtype)
 
 
-BLOCK = 64  # of values that share a scale, as in the codec int8
-
-
 def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    flat = x.float()
-    if flat.numel() % BLOCK:
-        flat = F.pad(flat, (0, BLOCK - flat.numel() % BLOCK))
-    flat = flat.view(flat.numel() // BLOCK, BLOCK)
-    scale = int8_scale(flat.abs().amax(1, keepdim=True))
-    return (flat / scale).round_().to(torch.int8).view(-1)[: x.numel()], scale.view(-1)
+    codes, scales, largest = _codec_formulas.int8_blocks(x)
+    return codes, _or_nan(scales, largest)
 
 
-def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    count = codes.numel()
-    if count % BLOCK:
-        codes = F.pad(codes, (0, BLOCK - count % BLOCK))
-    return (codes.view(scale.numel(), BLOCK) * scale.view(-1, 1)).view(-1)[:count].to(dtype)
+from_int8_blocks = _codec_formulas.from_int8_blocks
+pack_bits, unpack_bits = _codec_formulas.pack_bits, _codec_formulas.unpack_bits
 
 
 def int8_scale(largest: Tensor) -> Tensor:
-    """As int8_math.h has it; what is not finite makes its values NaN when they are decoded."""
-    scale = largest.div(127).clamp_(2.0**-126, 2.0**121)
+    return _or_nan(_codec_formulas.int8_scale(largest), largest)
+
+
+def _or_nan(scale: Tensor, largest: Tensor) -> Tensor:
+    """What is not finite makes its values NaN when they are decoded, as int8_rows.h has it."""
     return torch.where(largest.isfinite(), scale, torch.nan)
