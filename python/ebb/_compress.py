@@ -40,16 +40,19 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
 
     pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
-        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. Data, which
-        no layer has computed, is kept as it is, since the caller has it anyway, unless a dict names the layer that reads it.
+        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. An input that is
+        there anyway, since it can be computed from what a norm keeps or since the caller has it, is not pooled, and its
+        gradients are exact; unless a dict names the layer itself: then less is to be computed.
     relu: "bits": nothing where its input can be computed again, else a bit of each element; or "exact": as torch does it.
     norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
-        a scale for each channel of batch norms, for each 64 numbers of others (lossy).
+        a scale for each channel of batch norms, for each 64 numbers of others, and layers behind the norm compute what they
+        read from those (lossy; ReLUs keep their bits, which are exact).
     linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
     pooling: "average" or "max".
     skip: layers that stay as they are: names (with all they contain), types or modules.
 
-    Lossy options change weight gradients of convolutions and linear layers, and "int8" norms all gradients before them;
+    Pooling, and "int8" and "project" for linear layers, change weight gradients of those layers and nothing else; "int8" norms
+    change their gradients and those of what comes before them, and weight gradients of what comes behind. 
     `ebb.compression_report` measures by how much.
 
     >>> import torch, ebb
@@ -73,7 +76,8 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
         if name in blocks and layer.padding_mode != "zeros":
             raise Error(f"compress: {name or 'the model itself'} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
-    pooled = any(max(block) > 1 for block in blocks.values())
+    # Then a layer after a ReLU does not compute its output again before it does.
+    always = isinstance(pool, Mapping) and any(name in pool for name in blocks)
     chosen: dict[nn.Module, Settings] = {}
     for name, layer in layers.items():
         stock = _stock(layer)
@@ -81,12 +85,12 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
         if name in blocks:
             settings.block = blocks[name]
             settings.way = "compress" if max(settings.block) > 1 else "keep"
-            settings.data = isinstance(pool, Mapping) and name in pool
+            settings.always = isinstance(pool, Mapping) and name in pool
             settings.offers = norm == "recompute"
         elif stock in _NORMS:
             settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
         elif stock in _RELUS:
-            settings.way = "recompute" if pooled else "keep"
+            settings.way = "recompute" if always else "keep"
         elif stock in _LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         chosen[layer] = settings

@@ -106,6 +106,8 @@ class _Value:
 class Leaf(_Value):
     """A tensor that is kept as it is."""
 
+    exact = True
+
     def __init__(self, tensor: Tensor):
         super().__init__()
         self._tensor: Tensor | None = tensor.detach()
@@ -145,11 +147,18 @@ class Leaf(_Value):
 
 
 class Recipe(_Value):
-    """A value and how to compute it again: `compute(value of the first part, may it be overwritten, other values)`."""
+    """A value and how to compute it again: `compute(value of the first part, may it be overwritten, other values)`. `exact`:
+    with the bits it had; else about."""
 
-    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf, others: Sequence[Leaf] = ()):
+    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf | None, others: Sequence[Leaf] = (),
+                 exact: bool = True):
         super().__init__()
         self._compute, self._first, self._others = compute, first, others
+        self.exact = exact and (first is None or first.exact)
+
+    def begin(self, first: Leaf, others: Sequence[Leaf]) -> None:
+        """Where it was made before what it depends on."""
+        self._first, self._others = first, others
 
     def _make(self) -> tuple[Tensor, bool]:
         first, mine = self._first.pass_on()
@@ -305,7 +314,7 @@ class watching(_Hooks):  # noqa: N801 - a context
 
     def _pack(self, saved: Tensor) -> Any:
         recipe = recipe_of(saved)
-        return self._as_torch(saved) if recipe is None else _Kept(recipe, None)
+        return self._as_torch(saved) if recipe is None or not recipe.exact else _Kept(recipe, None)
 
 
 class unwatched:  # noqa: N801 - a context

@@ -24,8 +24,10 @@ class _Bits(torch.autograd.Function):
     """An activation that passes a gradient on where a bit is set, and `slope` times it, or nothing, elsewhere."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layer: Any, bits: Callable[[Tensor], Tensor], slope: float | None,
+                leaves: Recipe | None = None) -> Tensor:
         ctx.order, ctx.slope, ctx.hard = Order(x), slope, isinstance(layer, nn.Hardtanh)
+        ctx.leaves = leaves  # somebody must own it until another layer does
         ctx.save_for_backward(bits(ctx.order.flat(x)))
         out = layer.stock.forward(layer, x)
         if layer.inplace:
@@ -36,8 +38,9 @@ class _Bits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (bits,) = ctx.saved_tensors
+        ctx.leaves = None
         gx = ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope))
-        return ctx.order.result(gx, gy, ctx.hard), None, None, None
+        return ctx.order.result(gx, gy, ctx.hard), None, None, None, None
 
 
 def _relu(x: Tensor, mine: bool) -> Tensor:
@@ -55,9 +58,12 @@ class ReLU(nn.ReLU):
         if before is None:
             return _Bits.apply(x, self, sign_bits, None)
         recipe = Recipe(_relu, before)
-        # Its output is all it saves; its input has the same signs.
-        with keeping(before if settings_of(self).way == "recompute" else recipe, None, recipe):
-            out = super().forward(x)
+        if not before.exact:  # not so its signs
+            out = _Bits.apply(x, self, sign_bits, None, recipe)
+        else:
+            # Its output is all it saves; its input has the same signs.
+            with keeping(before if settings_of(self).way == "recompute" else recipe, None, recipe):
+                out = super().forward(x)
         Source.of(out).recipe = recipe
         return out
 

@@ -15,7 +15,7 @@ from ebb._compressed.compiled import never_compiled
 from ebb._compressed.offloading import held
 from ebb._compressed.settings import at_work, autocast_dtype, settings_of, without_autocast
 from ebb._compressed.shapes import Convolution, Order
-from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, unwatched
+from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
 
 
 class _Pooled(torch.autograd.Function):
@@ -78,8 +78,9 @@ class _Compressed:
             return self._conv_forward(x, weight, bias)
         if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
             x = x.to(dtype)
-        computed = x.requires_grad or settings.data
-        if settings.way == "compress" and computed and max(settings.block) > 1 and weight.requires_grad:
+        # Nothing is saved by a copy of what can be computed again, or of data that the caller has.
+        there = not x.requires_grad or recipe_of(x) is not None
+        if settings.way == "compress" and max(settings.block) > 1 and weight.requires_grad and (settings.always or not there):
             return self._pooled(x, weight, bias, settings)
         before = held(x, settings)
         if not settings.offers:

@@ -20,8 +20,8 @@ class Settings:
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
     A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
     layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
-    block: a convolution's, per spatial axis; pooling: "average" or "max". data: also of an input that was not computed, which
-    the caller has anyway.
+    block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is there anyway: that can
+    be computed again, or that the caller has.
     offers: a convolution's output may be computed again by the norm after it.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
     offloading: who moves what "offload" lets go, an `Offloading`; others look after it as they run.
@@ -30,7 +30,7 @@ class Settings:
     way: str = "keep"
     block: tuple[int, ...] = ()
     pooling: str = "average"
-    data: bool = False
+    always: bool = False
     offers: bool = True
     codec: str = "int8"
     offloading: Any = None
