@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plan for the layers of a model keeps, as numbers alone, and the plan that takes least time within a limit.
 
-A plan gives each layer one of its options. Layers are walked in the order in which they run; a layer's backward pass needs at
+A plan gives each layer one of its options, which holds for all its calls; where a call has no use for it (its input is the
+caller's, say) that call keeps. Layers are walked in the order in which they run; a layer's backward pass needs at
 most what was kept up to there, and what passes by: so the bytes after each layer, with its scratch, are all that the limit is
 about. What an option saves depends on the layers before: a norm's input can be computed again only where its convolution keeps
 its own input, and what follows a norm keeps nothing only where the norm kept its input. This is the state of the walk.
@@ -182,7 +183,8 @@ def evaluate(steps: Sequence[Step], options: Mapping[str, tuple[str, int, str]],
         move = _go(state, step, option)
         total, seconds = total + move.bytes, seconds + move.seconds
         peak = max(peak, total + step.scratch + move.held)
-        taken[step.name] = option
+        if step.name not in taken or option.way != "keep":
+            taken[step.name] = option
     if any(option.way == "offload" for option in taken.values()):
         peak += moving
     return Plan(taken, total, peak, seconds)
@@ -198,7 +200,15 @@ def kept_by_layer(steps: Sequence[Step], options: Mapping[str, tuple[str, int, s
 
 
 def _named(step: Step, key: tuple[str, int, str]) -> Option:
-    return next((option for option in step.options if option.key == key), step.options[0])
+    return next((option for option in step.options if option.key == key), KEEP)
+
+
+def _keys(steps: Sequence[Step]) -> dict[str, list[tuple[str, int, str]]]:
+    """What each layer may do: what any of its calls may."""
+    found: dict[str, dict[tuple[str, int, str], None]] = {}
+    for step in steps:
+        found.setdefault(step.name, {}).update(dict.fromkeys(option.key for option in step.options))
+    return {name: list(keys) for name, keys in found.items()}
 
 
 class _Pair(NamedTuple):
@@ -233,7 +243,7 @@ class Planner:
 
     def _least(self, steps: Sequence[Step]) -> Plan:
         keep = evaluate(self._steps, {}).peak
-        low, high = 0, keep
+        low, high = -1, keep
         while high - low > max(1, keep >> 12):
             middle = (low + high) // 2
             if self._search(steps, middle, False) is None:
@@ -246,18 +256,19 @@ class Planner:
 
     def _search(self, steps: Sequence[Step], limit: int, all_pairs: bool) -> dict[str, tuple[str, int, str]] | None:
         states: dict[Any, tuple[_State, list[_Pair]]] = {None: (_State(), [_Pair(0, 0.0, None, KEEP.key)])}
+        keys = _keys(steps)
         for step, over in zip(steps, self._forgettable):
             after: dict[Any, tuple[_State, list[_Pair]]] = {}
             for state, pairs in states.values():
                 tied = state.chosen.get(step.name)
-                for option in step.options if tied is None else [_named(step, tied)]:
+                for key in keys[step.name] if tied is None else [tied]:
                     now = state.copy()
-                    move = _go(now, step, option)
+                    move = _go(now, step, _named(step, key))
                     room = limit - step.scratch - move.held - move.bytes
-                    now.chosen[step.name] = option.key
+                    now.chosen[step.name] = key
                     _forget(now, over)
                     into = after.setdefault(now.signature(), (now, []))[1]
-                    into.extend(_Pair(pair.bytes + move.bytes, pair.seconds + move.seconds, pair, option.key)
+                    into.extend(_Pair(pair.bytes + move.bytes, pair.seconds + move.seconds, pair, key)
                                 for pair in pairs if pair.bytes <= room)
             states = {key: (state, _best(pairs, limit) if all_pairs else [min(pairs, key=lambda pair: pair.bytes)])
                       for key, (state, pairs) in after.items() if pairs}

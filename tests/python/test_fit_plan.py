@@ -2,6 +2,7 @@
 """The search for plans against all plans there are, on small instances."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -15,11 +16,12 @@ from ebb._fit_plan import KEEP, Option, Planner, Step, evaluate  # noqa: E402
 
 @st.composite
 def nets(draw):
-    """Convolutions, norms, ReLUs, gates and sums in random order, some layers twice, some tensors read by two."""
+    """Convolutions, norms, ReLUs, gates, dropout and sums in random order, some layers twice, with other options where their
+    input is another, some tensors read by two."""
     steps, newest, number = [], 0, 0
     sizes = {0: 0}
     for k in range(draw(st.integers(2, 7))):
-        kind = draw(st.sampled_from(["conv", "norm", "relu", "gate", "linear", "other"]))
+        kind = draw(st.sampled_from(["conv", "norm", "relu", "gate", "dropout", "linear", "other"]))
         x = newest if draw(st.booleans()) else draw(st.integers(max(0, newest - 2), newest))
         number += 1
         sizes[number] = draw(st.integers(1, 50))
@@ -36,7 +38,8 @@ def nets(draw):
         saved = ((x, x, sizes[x]),) if kind == "other" and draw(st.booleans()) else ()
         again = [step.name for step in steps if step.kind == kind]
         name = draw(st.sampled_from(again)) if again and draw(st.integers(0, 5)) == 0 else f"{kind}{k}"
-        steps.append(Step(name, kind, x, number, x, sizes[x], draw(st.integers(0, 2)), saved, True, kind == "conv",
+        steps.append(Step(name, kind, x, number, x, sizes[x], draw(st.integers(0, 2)), saved, True,
+                          kind == "conv" and draw(st.booleans()),
                           sizes[x] // 8, draw(st.integers(1, 20)), draw(st.integers(0, 60)), tuple(options)))
         newest = number
     return steps
@@ -45,7 +48,7 @@ def nets(draw):
 def all_plans(steps, moving):
     ways = {}
     for step in steps:
-        ways.setdefault(step.name, [option.key for option in step.options])  # the first call of a layer says which
+        ways.setdefault(step.name, {}).update(dict.fromkeys(option.key for option in step.options))
     for keys in itertools.product(*ways.values()):
         yield evaluate(steps, dict(zip(ways, keys)), moving)
 
@@ -89,3 +92,15 @@ def test_many_layers_within_one_percent():
             break
         saved, bound = saved + part * size, bound + part * seconds
     assert found.peak <= limit and bound <= found.seconds <= 1.01 * bound
+
+
+def test_a_layer_whose_first_call_reads_data_may_do_in_its_second_what_only_that_can():
+    """And one whose last call reads data is still one that moves something."""
+    small, moved = Option("compress", 2, bytes=10, seconds=1.0), Option("offload", seconds=1.0)
+    first = Step("conv", "conv", 0, 1, 0, 0)
+    second = Step("conv", "conv", 1, 2, 1, 100, options=(KEEP, small))
+    found = Planner([first, second]).solve(50)
+    assert found.options["conv"] == small and (found.peak, found.seconds) == (10, 1.0)
+    steps = [replace(second, options=(KEEP, moved)), first]
+    assert evaluate(steps, {"conv": moved.key}, 7).peak == 107
+    assert evaluate(steps, {"conv": moved.key}, 7).options["conv"] == moved
