@@ -21,6 +21,8 @@ pack_small, unpack_small = formulas.pack_small, formulas.unpack_small
 def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
     """The mean, or the largest, of each block; blocks at the end of an axis have their true counts."""
     block = tuple(min(p, n) for p, n in zip(block, x.shape[2:]))
+    if _too_narrow(x):
+        return pool(x.float(), block, kind).to(x.dtype)
     if len(block) == 2 and kind == "average" and (kernels := _kernels(x)) is not None:
         return kernels.box_sums(x, tuple(-(-n // p) for p, n in zip(block, x.shape[2:])), block, block, (0, 0), mean=True)
     return _by(x).pool(x, block, kind)
@@ -29,6 +31,8 @@ def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
 def pooled_weight_gradient(pooled: Tensor, gy: Tensor, size: Sequence[int], taps: Sequence[int], block: Sequence[int],
                            conv: Convolution) -> Tensor:
     """The weight gradient of a convolution whose input, of spatial `size`, is `pooled` with every block spread over its place."""
+    if _too_narrow(gy):
+        return pooled_weight_gradient(pooled.float(), gy.float(), size, taps, block, conv).to(gy.dtype)
     if (kernels := _kernels(gy)) is not None:
         return formulas.pooled_weight_gradient(pooled, gy, size, taps, block, conv, kernels.box_sums)
     return _by(gy).pooled_weight_gradient(pooled, gy, size, taps, block, conv)
@@ -77,6 +81,11 @@ def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def from_int8_blocks(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     return _by(codes.new_empty(0, dtype=dtype), codes.numel()).from_int8_blocks(codes, scale, dtype)
+
+
+def _too_narrow(x: Tensor) -> bool:
+    """On a CPU torch has no means of blocks in three dimensions for these types."""
+    return x.dim() == 5 and x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float16)
 
 
 def _by(x: Tensor, count: int | None = None) -> Any:

@@ -97,7 +97,7 @@ class _Compressed:
         source, name, outer = Source.of(x), (settings.block, settings.pooling), outer_hooks()
         leaf = source.copy(name)
         if leaf is None or not leaf.held_by(outer):  # two layers that read one tensor share it
-            with torch.no_grad():
+            with torch.no_grad(), without_autocast(x):  # which would keep the means of some types in float32
                 leaf = Leaf(pool(x.detach(), settings.block, settings.pooling))
             source.keep_copy(name, leaf)
         # What has been moved away need not be here to be saved: something else stands for it.
