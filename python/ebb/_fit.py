@@ -89,7 +89,7 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
         on larger batches than the sample hold more.
     sample, loss: as in `ebb.compression_report`; give the loss that you train with.
     lossy: "pool" (means of blocks of 2), ("pool", 4) or ("pool", 8) (up to so many), "int8" (norms keep 8 bits), "linear"
-        (linear layers keep 8 bits), "project" (linear layers keep a quarter as many rows); several in a list. They are used
+        (linear layers keep 8 bits), "project" (linear layers keep a quarter as many rows); several in a list or tuple. They are used
         where the budget asks for it, never for speed alone.
     disk: a directory for what leaves a CPU's memory.
     skip: layers that stay as they are, as in `ebb.compress`.

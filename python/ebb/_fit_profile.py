@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ _KINDS = {**dict.fromkeys(CONVOLUTIONS, "conv"), nn.ReLU: "relu", nn.Linear: "li
           **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm), "norm"),
           **dict.fromkeys((nn.SiLU, nn.GELU, nn.Hardswish, nn.Mish), "gate"),
           **dict.fromkeys((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), "dropout")}
+_BLOCKS = (2, 4, 8)
+_LINEAR = {"linear": "int8", "project": "project"}
 _PROBED = 4 << 20  # bytes, of an item that is moved to see how fast that is
 
 
@@ -43,25 +45,36 @@ class Allowed:
 
     @classmethod
     def of(cls, lossy: Any, disk: Any) -> Allowed:
-        if isinstance(lossy, str) or (isinstance(lossy, tuple) and len(lossy) == 2 and lossy[0] == "pool"):
-            lossy = (lossy,)
-        if not isinstance(lossy, Iterable):
-            raise Error(f"fit: lossy is {lossy!r}; it must be words out of 'pool', ('pool', 4), 'int8', 'linear' and 'project'")
-        found = cls(disk=disk)
-        for word in lossy:
-            if word == "pool" or (isinstance(word, tuple) and len(word) == 2 and word[0] == "pool" and word[1] in (2, 4, 8)):
-                largest = 2 if word == "pool" else word[1]
-                found = replace(found, blocks=tuple(block for block in (2, 4, 8) if block <= largest))
+        blocks, norm, linear = 0, False, set()
+        for word in _words(lossy):
+            if word == "pool":
+                blocks = max(blocks, 2)
+            elif _is_pair(word) and word[0] == "pool" and word[1] in _BLOCKS:
+                blocks = max(blocks, word[1])
             elif word == "int8":
-                found = replace(found, norm=True)
-            elif word in ("linear", "project"):
-                found = replace(found, linear=(*found.linear, "int8" if word == "linear" else "project"))
+                norm = True
+            elif word in list(_LINEAR):  # it may be something without a hash
+                linear.add(word)
             else:
                 raise Error(f"fit: lossy has {word!r}; it may have 'pool' (blocks of 2), ('pool', 4), ('pool', 8), 'int8' (norms), "
                             "'linear' (8 bits) and 'project' (linear layers, a quarter as many rows)")
         if disk is not None and not isinstance(disk, (str, os.PathLike)):
             raise Error(f"fit: disk is {disk!r}; it must be a directory, or None")
-        return found
+        return cls(tuple(block for block in _BLOCKS if block <= blocks), norm,
+                   tuple(codec for word, codec in _LINEAR.items() if word in linear), disk)
+
+
+def _words(lossy: Any) -> Iterable[Any]:
+    if isinstance(lossy, str) or _is_pair(lossy):
+        return (lossy,)
+    if not isinstance(lossy, Iterable) or isinstance(lossy, Mapping):
+        raise Error(f"fit: lossy is {lossy!r}; it must be 'pool', ('pool', 4), ('pool', 8), 'int8', 'linear' or 'project', or a list "
+                    "of them")
+    return lossy
+
+
+def _is_pair(word: Any) -> bool:
+    return isinstance(word, tuple) and len(word) == 2 and isinstance(word[0], str) and isinstance(word[1], int)
 
 
 class Profile:

@@ -83,6 +83,17 @@ def test_lossy_ways_are_used_where_they_are_allowed_and_needed():
     assert {row.way for row in pooled.ebb_fit.rows if "pool" in row.way} == {"pool 2x2"}
 
 
+@pytest.mark.parametrize("lossy, wanted", [
+    ("pool", Allowed((2,))), (("pool", 4), Allowed((2, 4))), (("pool", "int8"), Allowed((2,), True)),
+    (("pool", "linear"), Allowed((2,), linear=("int8",))), (("int8", ("pool", 8)), Allowed((2, 4, 8), True)),
+    ([("pool", 4)], Allowed((2, 4))), ([("pool", 8), "pool"], Allowed((2, 4, 8))), ((("pool", 4),), Allowed((2, 4))),
+    ({"project", "linear", "linear"}, Allowed(linear=("int8", "project"))), (iter(["int8"]), Allowed(norm=True)),
+    ((), Allowed()), (["linear", "linear"], Allowed(linear=("int8",))),
+])
+def test_ways_to_say_what_may_be_lossy(lossy, wanted):
+    assert Allowed.of(lossy, None) == wanted
+
+
 def test_linear_layers_may_keep_less():
     torch.manual_seed(0)
     model = torch.nn.Sequential(*[layer for _ in range(6) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())])
@@ -235,7 +246,10 @@ def test_arguments_by_name_and_a_loss_of_ones_own():
 
 @pytest.mark.parametrize("options, words", [
     ({"budget": "0%"}, "0%"), ({"budget": "x%"}, "x%"), ({"budget": -1}, "budget"), ({"budget": None}, "budget"),
-    ({"lossy": ["poll"]}, "poll"), ({"lossy": ("pool", 3)}, "pool"), ({"lossy": 3}, "lossy"), ({"disk": 3}, "disk"),
+    ({"lossy": ["poll"]}, "poll"), ({"lossy": ("pool", 3)}, r"lossy has \('pool', 3\)"), ({"lossy": 3}, "lossy is 3"),
+    ({"lossy": ("int8", 4)}, r"lossy has \('int8', 4\)"), ({"lossy": {"pool": 4}}, "lossy is {'pool': 4}"),
+    ({"lossy": ["pool", 4]}, "lossy has 4"), ({"lossy": [["pool"]]}, "lossy has"), ({"lossy": None}, "lossy is None"),
+    ({"disk": 3}, "disk"),
     ({"sample": 3}, "sample"), ({"loss": 3}, "loss"), ({"loss": lambda out: out}, "one number"),
     ({"loss": lambda out: torch.zeros(())}, "one number"), ({"skip": ["nobody"]}, "nobody"), ({"model": 3}, "model"),
 ])
