@@ -265,6 +265,7 @@ class _Search:
                 settings.codec = option.codec
                 if option.block:
                     settings.block = (option.block,) * len(layer.stride)  # type: ignore[arg-type]
+                    settings.always = True
             settings.offers = name in offering or not isinstance(layer, CONVOLUTIONS)
             settings.offloading = self._mover() if moves else None
 

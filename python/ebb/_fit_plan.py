@@ -65,10 +65,11 @@ class Step:
 
 class _Recipe(NamedTuple):
     """held: bytes of what is computed again on the way and read by others later. seconds: to compute it from what is kept; 0
-    where somebody has read it by then."""
+    where somebody has read it by then. exact: not from 8 bits."""
 
     held: int
     seconds: float
+    exact: bool = True
 
 
 @dataclass
@@ -117,16 +118,20 @@ def _go(state: _State, step: Step, option: Option) -> _Move:
             seconds += recipe.seconds
     elif option.way == "compress" and step.kind in ("norm", "linear"):
         total += option.bytes
+        if step.kind == "norm" and step.y is not None:
+            state.recipes[step.y] = _Recipe(step.x_bytes, step.again, exact=False)
     elif step.kind == "conv":
         if recipe is None:
             total += keep_x()
         else:
             held += recipe.held
-        if step.offers and step.y is not None:
+        if step.offers and step.y is not None and (recipe is None or recipe.exact):
             before = 0 if recipe is None else recipe.held + step.x_bytes
             state.offers[step.y] = _Recipe(before, step.again)
     elif step.kind == "norm":
         offer = None if step.x is None else state.offers.get(step.x)
+        if recipe is not None and not recipe.exact:
+            recipe = None
         if recipe is None and option.way == "recompute" and offer is not None:
             recipe = _Recipe(offer.held + step.x_bytes, 0.0)
             seconds += offer.seconds
@@ -135,16 +140,16 @@ def _go(state: _State, step: Step, option: Option) -> _Move:
         if step.y is not None:
             state.recipes[step.y] = _Recipe(held, step.again)
     elif step.kind == "relu":
-        if recipe is None:
+        if recipe is None or not recipe.exact:
             total += step.bits
-        elif step.y is not None:
-            held = recipe.held
-            state.recipes[step.y] = _Recipe(held, recipe.seconds)  # a layer that pools leaves the norm to be done again here
+        if recipe is not None and step.y is not None:
+            held = recipe.held if recipe.exact else 0
+            state.recipes[step.y] = recipe  # a layer that pools leaves the norm to be done again here
     elif step.kind == "gate":
         total += step.own + (keep_x() if recipe is None else 0)
         held = 0 if recipe is None else recipe.held
         if step.y is not None:
-            state.recipes[step.y] = _Recipe(held, 0.0)
+            state.recipes[step.y] = _Recipe(held, 0.0, recipe is None or recipe.exact)
     elif step.kind == "dropout":
         total += step.own
         if recipe is not None and step.y is not None:
@@ -155,7 +160,7 @@ def _go(state: _State, step: Step, option: Option) -> _Move:
     else:
         total += step.own
         for tensor, storage, size in step.saved:
-            if tensor not in state.recipes:
+            if tensor not in state.recipes or not state.recipes[tensor].exact:
                 total += keep(storage, size)
     return _Move(total, seconds, held)
 

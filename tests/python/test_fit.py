@@ -156,6 +156,7 @@ def test_prediction_is_what_layers_keep(name):
             layer.ebb_settings.way, layer.ebb_settings.codec = way, codec
             if block:
                 layer.ebb_settings.block = (block,) * len(layer.stride)
+                layer.ebb_settings.always = True
         measured = sum(event.bytes for event in record_bytes(step))
         plan = evaluate(profile.steps, keys)
         assert plan.bytes == measured

@@ -91,20 +91,11 @@ class _Batch:
         with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
         if coded is not None:
-            _encode(x, coded, self._centre(x, out, not statistics))
+            _encode(x, coded, x.detach().mean([0, *range(2, x.dim())], dtype=torch.float32))
         if out.dtype == x.dtype:
             again.learn(out)
             Source.of(out).recipe = recipe
         return out
-
-    def _centre(self: Any, x: Tensor, out: Tensor, batch_statistics: bool) -> Tensor:
-        """About the mean of each channel."""
-        if not batch_statistics:
-            return self.running_mean.float().clone()
-        mean = getattr(out.grad_fn, "_saved_result1", None) if outer_hooks() is None else None
-        if mean is None or mean.shape != (x.shape[1],):
-            mean = x.detach().float().mean([0, *range(2, x.dim())])
-        return mean.float()
 
 
 def _before(x: Tensor, settings: Settings, by_channel: bool) -> tuple[Recipe | Leaf, Recipe | None]:
