@@ -168,7 +168,7 @@ def _compare(stock: dict[int, Tensor], now: dict[int, Tensor], layer: nn.Module)
 
 def way_text(settings: Settings, layer: nn.Module) -> str:
     if settings.way == "compress" and isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-        return "pool " + "x".join(map(str, settings.block))
+        return "pool " + "x".join(map(str, settings.block)) if settings.pooled else "keep"
     if settings.way == "compress":
         return settings.codec
     return settings.way

@@ -80,7 +80,9 @@ class _Compressed:
             x = x.to(dtype)
         # Nothing is saved by a copy of what can be computed again, or of data that the caller has.
         there = not x.requires_grad or recipe_of(x) is not None
-        if settings.way == "compress" and max(settings.block) > 1 and weight.requires_grad and (settings.always or not there):
+        settings.pooled = settings.way == "compress" and max(settings.block) > 1 and weight.requires_grad \
+            and (settings.always or not there)
+        if settings.pooled:
             return self._pooled(x, weight, bias, settings)
         before = held(x, settings)
         if not settings.offers:

@@ -23,6 +23,7 @@ class Settings:
     block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is there anyway: that can
     be computed again, or that the caller has.
     offers: a convolution's output may be computed again by the norm after it.
+    pooled: whether the last call did; the layer says so.
     codec: what "compress" means where there are several: a linear layer's "int8" or "project".
     offloading: who moves what "offload" lets go, an `Offloading`; others look after it as they run.
     """
@@ -31,6 +32,7 @@ class Settings:
     block: tuple[int, ...] = ()
     pooling: str = "average"
     always: bool = False
+    pooled: bool = False
     offers: bool = True
     codec: str = "int8"
     offloading: Any = None
