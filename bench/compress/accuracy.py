@@ -14,7 +14,6 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

@@ -108,8 +108,9 @@ def main() -> None:
             process.wait()
     rows = []
     for job in words.jobs:
-        found = [path for path in folder.glob(f"*-{job.variant}-{job.epochs(base)}e.jsonl")
-                 if path.stat().st_mtime >= began]
+        # Names of nets have no "-", those of variants may: pool2-int8 is not int8.
+        found = [path for path in folder.glob(f"*-{job.epochs(base)}e.jsonl") if path.stat().st_mtime >= began
+                 and path.name.partition("-")[2] == f"{job.variant}-{job.epochs(base)}e.jsonl"]
         rows += [one for path in found if (one := row(path, job.factor))]
     out = Output(words.save)
     out.put(f"`./dev bench compress side_by_side {shlex.join(sys.argv[1:])}` on {datetime.date.today()}.\n")
