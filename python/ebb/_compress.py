@@ -68,7 +68,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
     _one_of("norm", norm, ("exact", "recompute", "int8"))
     _one_of("linear", linear, ("exact", "int8", "project"))
     _one_of("pooling", pooling, ("average", "max"))
-    layers = _layers(model, skip)
+    layers = compressible_layers(model, skip)
     if relu == "exact":
         layers = {name: layer for name, layer in layers.items() if _stock(layer) not in _RELUS}
     blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
@@ -194,14 +194,16 @@ def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise Error(f"compress: {name} is {value!r}; it must be {' or '.join(map(repr, allowed))}")
 
 
-def _layers(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> dict[str, nn.Module]:
+def listed(skip: Any) -> list[Any]:
+    return list(skip) if isinstance(skip, Iterable) and not isinstance(skip, (str, type, nn.Module)) else [skip]
+
+
+def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> dict[str, nn.Module]:
     """Those that can be compressed. A class of somebody's own may compute something else, so types must be torch's."""
-    if isinstance(skip, (str, type, nn.Module)):
-        skip = (skip,)
     names = _names(model)
     types: list[type] = []
     modules: set[nn.Module] = set()
-    for one in skip:
+    for one in listed(skip):
         if isinstance(one, str):
             if one not in names:
                 raise Error(f"compress: skip names {one!r}, which the model does not have; its layers are {_some(names)}")

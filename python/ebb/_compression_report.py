@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ebb import _core
 from ebb._compress import as_stock, compressed_layers
-from ebb._compressed.settings import Settings, settings_of
+from ebb._compressed.settings import Settings, settings_of, weight_of
 from ebb._errors import Error
 from ebb._layer_record import Event, record_bytes, record_times
 from ebb._sample_step import SampleStep
@@ -154,7 +154,7 @@ def _add(sums: dict[str, int], event: Event, size: int) -> None:
 
 def _compare(stock: dict[int, Tensor], now: dict[int, Tensor], layer: nn.Module) -> tuple[float | None, float | None]:
     """The cosine and the relative error of its weight gradient."""
-    weight = getattr(layer, "weight", None)
+    weight = weight_of(layer)
     if id(weight) not in stock or id(weight) not in now:
         return None, None
     before, after = (side[id(weight)].flatten().to(torch.float64) for side in (stock, now))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterable
@@ -11,9 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin
 
 from ebb import _core
-from ebb._compress import Compression, compress, compressed_layers, decompress
+from ebb._compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
 from ebb._compressed.offloading import Offloading
 from ebb._compressed.settings import settings_of
 from ebb._compression_report import way_text
@@ -61,10 +63,11 @@ class Fit:
         ways: dict[str, int] = {}
         for row in self.rows:
             ways[row.way] = ways.get(row.way, 0) + 1
+        chosen = ", ".join(f"{n} {way}" for way, n in ways.items())
         peak = f"{size(self.predicted_peak)} predicted" if self.peak is None else size(self.peak)
         stock = "" if self.stock_peak is None else f", {size(self.stock_peak)} before"
         slow = "" if self.slowdown is None else f", {self.slowdown:.2f} x the time"
-        return f"{peak} of {size(self.budget)}{stock}{slow}: {', '.join(f'{n} {way}' for way, n in ways.items())}"
+        return f"{peak} of {size(self.budget)}{stock}{slow}: {chosen or 'all layers as they were'}"
 
     def __str__(self) -> str:
         wide = [max([len(getattr(row, name)) for row in self.rows], default=0) for name in ("layer", "kind", "way")]
@@ -96,7 +99,7 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
     verify: the peak of the plan is measured, and the plan made tighter until it is within the budget. Otherwise it is as good as
         the prediction.
 
-    Where all fits, all is kept. Raises `ebb.Error` with the code "infeasible_budget" and `least_budget` where nothing that is
+    Where all fits, all is kept, or the model left as it was, if that takes less. Raises `ebb.Error` with the code "infeasible_budget" and `least_budget` where nothing that is
     allowed fits; the model is then what it was. The model's gradients, buffers and generators are left alone. It runs a few
     dozen steps at most, the first of them with nothing but exact savings, which the device must have room for.
 
@@ -109,38 +112,55 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
     True
     """
     step = SampleStep("fit", model, sample, loss)
-    allowed = Allowed.of(lossy, disk)
+    allowed, wanted = Allowed.of(lossy, disk), _Wanted(budget)
+    left_out = listed(skip)
     before = Compression(model)
     try:
-        profile = _profile(step, allowed, skip)
-        wanted = _budget(budget, profile.stock_peak)
-        compress(model, skip=skip)
-        chosen, peak = _Search(step, profile, allowed, wanted, verify).run()
+        profile = _profile(step, allowed, left_out)
+        limit = wanted.of(profile.stock_peak)
+        compress(model, skip=left_out)
+        found = _Search(step, profile, allowed, limit, verify).run()
     except BaseException:
         before.put_back(model)
         raise
-    model.ebb_fit = _told(model, profile, chosen, wanted, peak)  # type: ignore[assignment]
+    if found is None:
+        decompress(model)
+    model.ebb_fit = _told(model, profile, found, limit)  # type: ignore[assignment]
     return model
 
 
-def _budget(budget: int | str, whole: int | None) -> int:
-    if not isinstance(budget, str) or not budget.strip().endswith("%"):
-        return as_bytes(budget, "fit: budget")
-    try:
-        part = float(budget.strip()[:-1])
-    except ValueError:
-        part = -1.0
-    if not 0 < part <= 1000:
-        raise Error(f"fit: budget is {budget!r}; a part of what the model holds is a number above 0 with %, such as '50%'")
-    if whole is None:
-        raise Error(f"fit: budget is {budget!r}, a part of what the model holds now, which the device has no room for; give bytes")
-    return int(whole * part / 100)
+class _Wanted:
+    """A budget as it was given."""
+
+    def __init__(self, given: int | str):
+        self._given = given
+        self._part: float | None = None
+        if not isinstance(given, str) or not given.strip().endswith("%"):
+            self._bytes = as_bytes(given, "fit: budget")
+            return
+        try:
+            self._part = float(given.strip()[:-1])
+        except ValueError:
+            self._part = -1.0
+        if not 0 < self._part <= 1000:
+            raise Error(f"fit: budget is {given!r}; a part of what the model holds is a number above 0 with %, such as '50%'")
+
+    def of(self, whole: int | None) -> int:
+        """In bytes, for a model that holds so many."""
+        if self._part is None:
+            return self._bytes
+        if whole is None:
+            raise Error(f"fit: budget is {self._given!r}, a part of what the model holds now, which the device has no room for; "
+                        "give bytes")
+        return int(whole * self._part / 100)
 
 
-def _profile(step: SampleStep, allowed: Allowed, skip: Any) -> Profile:
+def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
     """Measured once for a model and a kind of sample."""
     model = step.model
     decompress(model)
+    if any(isinstance(one, UninitializedTensorMixin) for one in (*model.parameters(), *model.buffers())):
+        raise Error("fit: the model has layers whose shapes are not known yet (nn.Lazy...); call it once on the sample first")
     key = _key(step, allowed, skip)
     known = _profiles.setdefault(model, {})
     if key in known:
@@ -158,13 +178,25 @@ def _profile(step: SampleStep, allowed: Allowed, skip: Any) -> Profile:
     return known[key]
 
 
-def _key(step: SampleStep, allowed: Allowed, skip: Any) -> tuple[Any, ...]:
+def _key(step: SampleStep, allowed: Allowed, skip: list[Any]) -> tuple[Any, ...]:
     model = step.model
     kinds = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
-    return (allowed, step.loss, repr(skip), torch.get_num_threads(), tuple(kinds),
+    return (allowed, _loss_key(step.loss), tuple(compressible_layers(model, skip)), torch.get_num_threads(), tuple(kinds), step.others,
             tuple((t.shape, t.dtype, t.device, t.requires_grad, t.stride()) for t in step.inputs),
             tuple((p.shape, p.dtype, p.device, p.requires_grad) for p in model.parameters()),
-            tuple((name, type(part), part.training) for name, part in model.named_modules()))
+            tuple((name, type(part), part.training, part.extra_repr()) for name, part in model.named_modules()))
+
+
+def _loss_key(loss: Any) -> Any:
+    """It may hold the model, which must not live longer for that."""
+    if loss is None:
+        return None
+    try:
+        found = weakref.WeakMethod(loss) if inspect.ismethod(loss) else weakref.ref(loss)
+        hash(found)
+    except TypeError:
+        return object()  # equal to no other
+    return found
 
 
 class _Search:
@@ -175,17 +207,21 @@ class _Search:
         self._layers = compressed_layers(step.model)
         self._offloading: Offloading | None = None
 
-    def run(self) -> tuple[Plan, int | None]:
-        """The plan, which is then in force, and its peak."""
-        planner = self._profile.planner
+    def run(self) -> tuple[Plan, int | None] | None:
+        """The plan, which is then in force, and its peak; None where the model as it was fits, and nothing else that is exact:
+        a ReLU's bits are more where the layer after it keeps what comes out anyway."""
+        planner, stock = self._profile.planner, self._profile.stock_peak
         keep = evaluate(self._profile.steps, {})
+        fits = keep.peak <= self._budget if not self._verify else self._peak(keep) <= self._budget
+        if not fits and stock is not None and stock <= self._budget:
+            return None
         if not self._verify:
-            found = keep if keep.peak <= self._budget else planner.solve(self._budget)
+            found = keep if fits else planner.solve(self._budget)
             if found is None:
                 raise self._infeasible(min(plan.peak for plan in planner.least()))
             self._install(found)
             return found, None
-        if self._peak(keep) <= self._budget:
+        if fits:
             return keep, self._peak(keep)
         best, highest = self._descend()
         if best is None:
@@ -275,12 +311,15 @@ class _Search:
         return self._offloading
 
     def _infeasible(self, least: int) -> Error:
+        if self._profile.stock_peak is not None:
+            least = min(least, self._profile.stock_peak)
         allowed, more = self._allowed, []
-        if not allowed.blocks or max(allowed.blocks) < 8:
+        kinds = {step.kind for step in self._profile.steps}
+        if "conv" in kinds and max(allowed.blocks, default=0) < 8:
             more.append("('pool', 8)")
-        if not allowed.norm:
+        if "norm" in kinds and not allowed.norm:
             more.append("'int8'")
-        if not allowed.linear:
+        if "linear" in kinds and not allowed.linear:
             more.append("'linear'")
         hints = [f"lossy= may also allow {', '.join(more)}"] if more else []
         if not self._profile.moves:
@@ -291,7 +330,11 @@ class _Search:
                      "infeasible_budget", least)
 
 
-def _told(model: nn.Module, profile: Profile, chosen: Plan, budget: int, peak: int | None) -> Fit:
+def _told(model: nn.Module, profile: Profile, found: tuple[Plan, int | None] | None, budget: int) -> Fit:
+    if found is None:
+        assert profile.stock_peak is not None
+        return Fit(budget, profile.stock_peak, profile.stock_peak, profile.stock_peak, 1.0, [])
+    chosen, peak = found
     kept = kept_by_layer(profile.steps, {name: option.key for name, option in chosen.options.items()})
     rows = [FitRow(name, type(layer).__name__, way_text(settings_of(layer), layer), kept.get(name, 0))
             for name, layer in compressed_layers(model).items()]

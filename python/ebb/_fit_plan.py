@@ -243,8 +243,14 @@ class Planner:
         return min(plans, key=lambda plan: (plan.seconds, plan.peak)) if plans else None
 
     def least(self) -> list[Plan]:
-        """The plans that need the least limit: without moving anything, and with it."""
-        return [self._least(steps) for steps, _ in self._ways]
+        """The plans that need the least limit: without moving anything, and with it; and both with nothing lossy, where a
+        prediction may be better."""
+        found = {}
+        for steps, _ in self._ways:
+            exact = [replace(step, options=tuple(one for one in step.options if one.way != "compress")) for step in steps]
+            for plan in (self._least(steps), self._least(exact)):
+                found[plan.key] = plan
+        return list(found.values())
 
     def _least(self, steps: Sequence[Step]) -> Plan:
         keep = evaluate(self._steps, {}).peak

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ebb._compress import compressed_layers
-from ebb._compressed.settings import settings_of
+from ebb._compressed.settings import settings_of, weight_of
 from ebb._errors import Error
 from ebb._fit_plan import KEEP, Option, Plan, Planner, Step
 from ebb._layer_record import Event, record_bytes, record_times
@@ -118,8 +118,8 @@ class _Steps:
                 saved = tuple((None, one.storage, one.bytes) for one in event.kept if one.bytes)
             return Step(event.name, kind, saved=saved, scratch=event.scratch)
         own = sum(kept.bytes for kept in event.kept if kept.storage != event.x_storage)
-        weight = getattr(layer, "weight", None)
-        needs_x = kind not in ("conv", "linear") or bool(weight is not None and weight.requires_grad)
+        weight = weight_of(layer)
+        needs_x = kind not in ("conv", "linear") or weight is None or weight.requires_grad
         forward = self._times[event.name][0]
         bits = rounded(-(-math.prod(event.x_shape) // 8), self._device)
         step = Step(event.name, kind, event.x_tensor, event.y_tensor, event.x_storage, event.x_bytes, own, (), needs_x,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from ebb._errors import Error
 from ebb._measure import peak_of, seconds_of
@@ -40,6 +40,13 @@ def _differentiable(out: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
 
+def _apart(leaf: Any) -> Any:
+    """Nothing goes back into what somebody has computed it from."""
+    if isinstance(leaf, Tensor) and leaf.requires_grad and not leaf.is_leaf:
+        return leaf.detach().requires_grad_()
+    return leaf
+
+
 class SampleStep:
     """sample: what the model is called with: a tensor, a tuple of arguments or a dict of named ones. loss: a function of what
     comes out; None: a random projection."""
@@ -52,12 +59,15 @@ class SampleStep:
                         "named ones")
         if loss is not None and not callable(loss):
             raise Error(f"{what}: loss is {loss!r}; it must be a function of the model's output, or None")
-        self._what, self.model, self._sample = what, model, sample
+        self._what, self.model = what, model
+        self._sample = tree_map(_apart, sample)
         self.loss = loss
         self._loss: Loss = _Projection() if loss is None else loss
-        self.inputs = [leaf for leaf in tree_leaves(sample) if isinstance(leaf, Tensor)]
-        tensors = [*self.inputs, *model.parameters()]
-        self.device = tensors[0].device if tensors else torch.device("cpu")
+        leaves, shape = tree_flatten(self._sample)
+        self.inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self.others = (repr(shape), repr([leaf for leaf in leaves if not isinstance(leaf, Tensor)]))  # what else is given
+        devices = [tensor.device for tensor in (*self.inputs, *model.parameters())]
+        self.device = next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
     def run(self, after_forward: Callable[[], None] | None = None) -> None:
         """One step; only inside `untouched`."""
@@ -67,8 +77,9 @@ class SampleStep:
             out = self.model(**self._sample)
         else:
             out = self.model(*self._sample)
-        if not _differentiable(out):
-            raise Error(f"{self._what}: nothing that the model returns has a gradient; there is no backward pass to make smaller")
+        if self.loss is None and not _differentiable(out):
+            raise Error(f"{self._what}: nothing that the model returns has a gradient; there is no backward pass to make smaller. "
+                        "Of what is not a tensor, a tuple, a list or a dict of them, a loss must say what to do with it")
         loss = self._loss(out)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise Error(f"{self._what}: loss must return one number that depends on the model's output, as a tensor")

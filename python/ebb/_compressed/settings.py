@@ -58,6 +58,12 @@ def parametrised(layer: torch.nn.Module) -> bool:
     return "parametrizations" in layer._modules
 
 
+def weight_of(layer: torch.nn.Module | None) -> Tensor | None:
+    """None where there is none, or where reading it would compute it, which may change buffers."""
+    found = None if layer is None or parametrised(layer) else getattr(layer, "weight", None)
+    return found if isinstance(found, Tensor) else None
+
+
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
