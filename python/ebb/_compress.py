@@ -52,7 +52,7 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
     skip: layers that stay as they are: names (with all they contain), types or modules.
 
     Pooling, and "int8" and "project" for linear layers, change weight gradients of those layers and nothing else; "int8" norms
-    change their gradients and those of what comes before them, and weight gradients of what comes behind. 
+    change their gradients and those of what comes before them, and weight gradients of what comes behind.
     `ebb.compression_report` measures by how much.
 
     >>> import torch, ebb

@@ -31,18 +31,27 @@ class _Windows:
         self._size, self._out, self._device = size, places.shape[2:], places.device
         self._order, self._count = Order(places), places.numel()
         self._most = math.prod(self.kernel) - 1
+        self._part = max(1, -(-places.shape[0] // 8))
 
     def pack(self, places: Tensor) -> Tensor:
         """Places of the largest in the input become small numbers, their places in the windows."""
         if (kernels := gpu_kernels(places)) is not None and len(self._size) == 2:
             return kernels.pack_places(places, *self._two_axes())
-        return pack_small(self._order.flat(self._inside(places)), self._most)
+        # In parts: the places on the way are 8 bytes each, several times over.
+        inside = self._order.empty(places, torch.uint8)
+        for small, large in zip(inside.split(self._part), places.split(self._part)):
+            small.copy_(self._inside(large))
+        return pack_small(self._order.flat(inside), self._most)
 
     def unpack(self, packed: Tensor) -> Tensor:
         """The other way round."""
         if (kernels := gpu_kernels(packed)) is not None and len(self._size) == 2:
             return kernels.unpack_places(packed, self._order.empty(packed, torch.int64), *self._two_axes())
-        return self._outside(self._order.back(unpack_small(packed, self._most, self._count)))
+        inside = self._order.back(unpack_small(packed, self._most, self._count))
+        places = self._order.empty(inside, torch.int64)
+        for large, small in zip(places.split(self._part), inside.split(self._part)):
+            large.copy_(self._outside(small))
+        return places
 
     def _two_axes(self) -> tuple[Any, ...]:
         return self._size[1], self.kernel, self.stride, self.padding, self.dilation
