@@ -27,8 +27,7 @@ HEAD = """\
 kept: what autograd saves for the backward pass, each storage once, for each image (the image among it where it is
 saved, and apart); weights are not counted. fwd: model with optimiser state, input and what is held after the forward
 pass. peak: the most held in a step that is not the first. Percentages are against stock. time: median over rounds of a
-step, as a ratio to stock's in the same round; variants take turns. graph: forward and backward as a CUDA graph, without
-Python's time (ratio to stock's). forward: whether the loss has stock's bits.
+step, as a ratio to stock's in the same round; variants take turns. forward: whether the loss has stock's bits.
 """
 
 
@@ -48,16 +47,6 @@ class Figures:
                                  for counts in self.trial.phases())
         self.peak = max(self.most.values())
         self.rounds: list[float] = []
-        self.replays: list[float] = []
-
-    def measure(self, steps: int) -> None:
-        self.rounds.append(self.trial.seconds(steps))
-
-    def measure_graph(self, rounds: int, steps: int) -> None:
-        """Not in turns with others: a graph's memory would be there beside theirs."""
-        found = [self.trial.graph_seconds(steps) for _ in range(rounds)]
-        self.trial.end_graph()
-        self.replays = [each for each in found if each is not None]
 
     def row(self, stock: Figures | None) -> dict[str, object]:
         ratios = [mine / theirs for mine, theirs in zip(self.rounds, stock.rounds)] if stock else []
@@ -69,15 +58,8 @@ class Figures:
             "peak MiB": beside(self.peak, stock and stock.peak),
             "ms": 1e3 * statistics.median(self.rounds),
             "time": f"{statistics.median(ratios):.3f}" if ratios else "-",
-            "graph": self._beside_graph(stock),
             "forward": "-" if stock is None else "same bits" if self.loss == stock.loss else "DIFFERS",
         }
-
-    def _beside_graph(self, stock: Figures | None) -> str:
-        if not self.replays:
-            return "-"
-        mine = statistics.median(self.replays)
-        return f"{1e3 * mine:.4g} ms" + (f" ({mine / statistics.median(stock.replays):.3f})" if stock and stock.replays else "")
 
     def phases(self) -> dict[str, object]:
         held = {phase: f"{self.after[phase]:.4g} ({self.most[phase]:.4g})" for phase in PHASES}
@@ -95,9 +77,7 @@ def compare(setting: Setting, words: argparse.Namespace, out: Output) -> None:
             notes.append(f"- {variant}: OUT OF MEMORY")
     for _ in range(words.rounds):
         for figures in found:
-            figures.measure(words.steps)
-    for figures in found:
-        figures.measure_graph(words.rounds, words.steps)
+            figures.rounds.append(figures.trial.seconds(words.steps))
     stock = next((figures for figures in found if figures.variant == "stock"), None)
     title = f"{setting.net}, batch {setting.batch}, {setting.pixels} px, {words.amp or 'fp32'}"
     title += ", channels last" if setting.channels_last else ""

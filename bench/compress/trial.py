@@ -95,8 +95,7 @@ class Trial:
         with setting.device:
             model = build_for(setting.net, setting.pixels).to(memory_format=setting.layout)
         with setting.autocast():  # what ebb.fit measures is what is run
-            self._variant, self._graph = variant, None
-        self.model = VARIANTS[variant](model, self.images)
+            self.model = VARIANTS[variant](model, self.images)
         self._optimiser = OPTIMISERS[setting.optimiser](self.model.parameters())
 
     def loss(self, images: Tensor) -> Tensor:
@@ -154,35 +153,6 @@ class Trial:
             self.step()
         self._wait()
         return (time.perf_counter() - start) / steps
-
-    def graph_seconds(self, steps: int) -> float | None:
-        """Of forward and backward replayed as a CUDA graph: the GPU's time without Python's. None where there is none, and
-        where something is moved to the host on the way."""
-        if self.setting.device.type != "cuda" or self._variant.startswith("fit"):
-            return None
-        if self._graph is None:
-            self._optimiser.zero_grad(set_to_none=True)
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                self.loss(self.images).backward()
-            torch.cuda.current_stream().wait_stream(side)
-            self._optimiser.zero_grad(set_to_none=True)
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self.loss(self.images).backward()
-            self._graph.replay()
-        self._wait()
-        start = time.perf_counter()
-        for _ in range(steps):
-            self._graph.replay()
-        self._wait()
-        return (time.perf_counter() - start) / steps
-
-    def end_graph(self) -> None:
-        """Its memory is its own: it must not be there when something else is measured."""
-        self._graph = None
-        self._optimiser.zero_grad(set_to_none=True)
 
     def _wait(self) -> None:
         if self.setting.device.type == "cuda":
