@@ -62,8 +62,8 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
     >>> isinstance(net[3], torch.nn.Conv2d), len(net.state_dict())
     (True, 9)
     """
-    if not isinstance(model, nn.Module):
-        raise Error(f"compress: model is a {type(model).__name__}; it must be a torch.nn.Module")
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise Error(f"compress: model is a {type(model).__name__}; it must be a torch.nn.Module that is not compiled by torch.jit")
     _one_of("relu", relu, ("bits", "exact"))
     _one_of("norm", norm, ("exact", "recompute", "int8"))
     _one_of("linear", linear, ("exact", "int8", "project"))
@@ -117,6 +117,10 @@ def decompress(model: Model) -> Model:
     """
     if not isinstance(model, nn.Module):
         raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
+    for name, layer in model.named_modules():
+        if isinstance(layer, tuple(COMPRESSED.values())) and not _is_compressed(layer):
+            raise Error(f"decompress: {name or 'the model'} has become a {type(layer).__name__} since it was compressed; take that "
+                        "back first, as torch.nn.utils.parametrize.remove_parametrizations does")
     for layer in model.modules():
         if _is_compressed(layer):
             layer.__class__ = layer.stock  # type: ignore[assignment]
@@ -233,7 +237,9 @@ def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[s
     if isinstance(pool, Mapping):
         names = _names(model)
         chosen: dict[nn.Module, Any] = {}
-        for given in sorted(pool, key=len):  # the longest name is the closest
+        for given in sorted(pool, key=lambda name: len(str(name))):  # the longest name is the closest
+            if not isinstance(given, str):
+                raise Error(f"compress: pool has the key {given!r}; keys are names of layers, such as {_some(convs)}")
             if given not in names:
                 raise Error(f"compress: pool names {given!r}, which the model does not have; its layers are {_some(names)}")
             meant = set(names[given].modules()) & set(convs.values())
@@ -244,6 +250,9 @@ def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[s
     if isinstance(pool, list):
         stages = [name for name, child in model.named_children() if list(child.children())
                   and any(_within(each, name) for each in convs)]
+        if not stages:
+            raise Error(f"compress: pool is the list {pool!r}, a block for each stage, but no child of the model contains "
+                        "convolutions of its own; give one block, or name layers in a dict")
         if len(pool) != len(stages):
             raise Error(f"compress: pool has {len(pool)} blocks for {len(stages)} stages ({_some(stages)}); give one for each, or "
                         "name layers in a dict")

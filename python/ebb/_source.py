@@ -176,7 +176,9 @@ class Recipe(_Value):
 class Source:
     """What is known about a tensor.
 
-    recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long.
+    recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long. Both only where the
+    same saved-tensor hooks are around: those of a torch.utils.checkpoint count what is saved, and must find it again when they
+    run the same layers on their own, where nothing is known of what came before.
     """
 
     def __init__(self, tensor: Tensor):
@@ -184,6 +186,7 @@ class Source:
         self._recipe: weakref.ref[Recipe] | None = None
         self._offer: weakref.ref[Recipe] | None = None
         self._kept: dict[Any, weakref.ref[Leaf]] = {}
+        self._hooks: Hooks | None = None
 
     @staticmethod
     def known(tensor: Tensor) -> Source | None:
@@ -211,19 +214,19 @@ class Source:
 
     @property
     def recipe(self) -> Recipe | None:
-        return None if self._recipe is None else self._recipe()
+        return None if self._recipe is None or self._hooks != outer_hooks() else self._recipe()
 
     @recipe.setter
     def recipe(self, recipe: Recipe) -> None:
-        self._recipe = weakref.ref(recipe)
+        self._recipe, self._hooks = weakref.ref(recipe), outer_hooks()
 
     @property
     def offer(self) -> Recipe | None:
-        return None if self._offer is None else self._offer()
+        return None if self._offer is None or self._hooks != outer_hooks() else self._offer()
 
     @offer.setter
     def offer(self, offer: Recipe) -> None:
-        self._offer = weakref.ref(offer)
+        self._offer, self._hooks = weakref.ref(offer), outer_hooks()
 
     def copy(self, name: Any) -> Leaf | None:
         """A smaller copy that another layer keeps of it."""

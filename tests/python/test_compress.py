@@ -599,3 +599,29 @@ def test_a_layer_with_two_names_goes_by_both():
     assert shared.ebb_settings.block == (2, 2)
     ebb.compress(model, 2, skip=["two"])
     assert type(shared) is nn.Conv2d
+
+
+@pytest.mark.parametrize("missing", ["weight", "bias"])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_with_half_of_its_parameters(missing, training):
+    norm = nn.BatchNorm2d(4)
+    setattr(norm, missing, None)
+    check_exact(nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Conv2d(4, 2, 3)).train(training), given(2, 3, 9, 9))
+
+
+@pytest.mark.parametrize("pool, says", [([], "no child of the model"), ({0: 2}, "keys are names"), ({nn.Conv2d: 2}, "keys are names")])
+def test_pool_of_a_wrong_form(pool, says):
+    with pytest.raises(ebb.Error, match=says):
+        ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)), pool)
+
+
+def test_a_layer_that_has_become_another_is_not_undone_in_silence():
+    model = ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)))
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    with pytest.raises(ebb.Error, match="has become a Parametrized"):
+        ebb.decompress(model)
+
+
+def test_scripted_models_are_refused():
+    with pytest.raises(ebb.Error, match="torch.jit"):
+        ebb.compress(torch.jit.script(nn.Sequential(nn.ReLU())))

@@ -399,6 +399,23 @@ def test_checkpoint(reentrant, options, cuts):
     check_same(found, expected, but=lambda name: options == dict(linear="project") and name == "parameter 11.weight")
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("options", EXACT, ids=str)
+def test_a_checkpoint_behind_a_norm(options, reentrant):
+    """In the forward pass its input could be computed again, when it runs on its own it could not."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.inner = nn.LayerNorm(8), nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+            self.conv, self.part = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU()), nn.Conv2d(2, 2, 3)
+
+        def forward(self, x):
+            x = checkpoint(self.inner, self.norm(x), use_reentrant=reentrant)
+            return checkpoint(self.part, self.conv(x[:, None]), use_reentrant=reentrant)
+
+    check_exact(Net(), torch.randn(3, 8, 8, requires_grad=True), **options)
+
+
 def test_a_checkpoint_takes_its_own_projection():
     """The forward pass in the backward pass must not meet the seed of the first one."""
     layer = ebb.compress(nn.Linear(6, 6).double(), linear="project")

@@ -18,8 +18,8 @@ from ebb._source import Leaf, Recipe, Source, keeping, outer_hooks
 
 
 class _BatchAgain:
-    def __init__(self, eps: float, batch_statistics: bool, weight: bool):
-        self._eps, self._batch_statistics, self._weight = eps, batch_statistics, weight
+    def __init__(self, eps: float, batch_statistics: bool, there: list[bool]):
+        self._eps, self._batch_statistics, self._there = eps, batch_statistics, there
         self._found: tuple[Tensor, Tensor] | None = None
 
     def learn(self, out: Tensor) -> None:
@@ -31,7 +31,7 @@ class _BatchAgain:
 
     def __call__(self, x: Tensor, mine: bool, *others: Tensor) -> Tensor:
         rest = list(others)
-        weight, bias = (rest.pop(0), rest.pop(0)) if self._weight else (None, None)
+        weight, bias = (rest.pop(0) if there else None for there in self._there)
         if self._found is not None:
             return torch.batch_norm_elemt(x, weight, bias, *self._found, self._eps)
         mean, var = (None, None) if self._batch_statistics else rest
@@ -86,7 +86,7 @@ class _Batch:
         before, coded = _before(x, settings_of(self), by_channel=True)
         affine = _copies(x, self.weight, self.bias)
         statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
-        again = _BatchAgain(self.eps, not statistics, bool(affine))
+        again = _BatchAgain(self.eps, not statistics, [one is not None for one in (self.weight, self.bias)])
         recipe = Recipe(again, before, affine + statistics)
         with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
