@@ -290,6 +290,7 @@ class _Search:
         pooled = {step.x for step in steps if step.kind == "conv" and plan.options[step.name].way == "compress"}
         exact = {step.x for step in steps if step.kind != "conv" or plan.options[step.name].way != "compress"}
         for_pooled = {step.name for step in steps if step.kind == "relu" and step.y in pooled - exact}
+        with_data = {step.name for step in steps if step.kind == "conv" and step.x_bytes == 0}  # which need not be pooled
         moves = any(option.way == "offload" for option in plan.options.values())
         for name, layer in self._layers.items():
             settings = settings_of(layer)
@@ -301,7 +302,8 @@ class _Search:
                 settings.codec = option.codec
                 if option.block:
                     settings.block = (option.block,) * len(layer.stride)  # type: ignore[arg-type]
-                    settings.always = True
+                    settings.always = name not in with_data
+                    settings.pooled = True  # as its first call will find
             settings.offers = name in offering or not isinstance(layer, CONVOLUTIONS)
             settings.offloading = self._mover() if moves else None
 
