@@ -23,7 +23,8 @@ Pool = Block | list[Block] | Mapping[str, Block]
 _CONVS = {own.stock: own for own in (conv.Conv1d, conv.Conv2d, conv.Conv3d)}
 _NORMS = {own.stock: own for own in (norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)}
 _RELUS = {own.stock: own for own in (activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)}
-_GATES = {own.stock: own for own in (activation.SiLU, activation.GELU, activation.Hardswish, activation.Mish)}
+_GATES = {own.stock: own for own in (activation.SiLU, activation.GELU, activation.Hardswish, activation.Mish,
+                                     activation.Sigmoid, activation.Tanh)}
 _POOLS = {own.stock: own for own in (maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)}
 _DROPOUTS = {own.stock: own for own in (dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
 _LINEARS = {linear.Linear.stock: linear.Linear}

@@ -59,7 +59,7 @@ ACTIVATIONS = {
     "relu": nn.ReLU, "relu in place": lambda: nn.ReLU(True), "relu6": nn.ReLU6, "relu6 in place": lambda: nn.ReLU6(True),
     "hardtanh": lambda: nn.Hardtanh(-0.5, 0.7), "leaky": lambda: nn.LeakyReLU(0.1), "leaky in place": lambda: nn.LeakyReLU(0.1, True),
     "leaky 0": lambda: nn.LeakyReLU(0.0), "silu": nn.SiLU, "silu in place": lambda: nn.SiLU(True), "gelu": nn.GELU,
-    "gelu tanh": lambda: nn.GELU(approximate="tanh"), "hardswish": nn.Hardswish, "mish": nn.Mish,
+    "gelu tanh": lambda: nn.GELU(approximate="tanh"), "hardswish": nn.Hardswish, "mish": nn.Mish, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh,
 }
 POOLS = {
     "1d": (lambda: nn.MaxPool1d(3, 2, 1), (2, 3, 11)),
@@ -625,3 +625,13 @@ def test_a_layer_that_has_become_another_is_not_undone_in_silence():
 def test_scripted_models_are_refused():
     with pytest.raises(ebb.Error, match="torch.jit"):
         ebb.compress(torch.jit.script(nn.Sequential(nn.ReLU())))
+
+
+@pytest.mark.parametrize("act", [nn.SiLU(), nn.SiLU(True), nn.Hardswish(True), nn.Mish(True), nn.Sigmoid(), nn.Tanh(), nn.GELU()], ids=str)
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d(4), nn.GroupNorm(2, 4)], ids=["batch", "group"])
+def test_between_a_norm_and_a_convolution_only_the_norm_keeps_its_input(act, norm):
+    stock = nn.Sequential(nn.Conv2d(3, 4, 3), norm, act, nn.Conv2d(4, 2, 3))
+    x = given(2, 3, 18, 18)
+    ours = check_exact(stock, x)
+    maps = 4 * 2 * 4 * 16 * 16
+    assert kept_bytes(ours, x) <= kept_bytes(stock, x) - maps

@@ -101,11 +101,13 @@ class _Gate:
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
-        if not at_work(x) or getattr(self, "inplace", False):
+        inplace = getattr(self, "inplace", False)
+        if not at_work(x) or inplace and recipe_of(x) is None:
             return super().forward(x)  # type: ignore[misc]
         before = held(x, settings_of(self))
         recipe = Recipe(self._again(), before)
-        with keeping(before, x, recipe):
+        # In place torch saves a copy of the input, and nothing else.
+        with keeping(before, None if inplace else x, recipe):
             out = super().forward(x)  # type: ignore[misc]
         if out.dtype == x.dtype:  # else autocast had its own input
             Source.of(out).recipe = recipe
@@ -118,6 +120,31 @@ class _GateAgain:
 
     def __call__(self, x: Tensor, mine: bool) -> Tensor:
         return self._function(x, **self._options)
+
+
+class _Squash:
+    """A mixin in front of activations that need their output, and save nothing else."""
+
+    @never_compiled
+    def forward(self: Any, x: Tensor) -> Tensor:
+        before = recipe_of(x) if at_work(x) else None
+        if before is None or not before.exact:
+            return super().forward(x)  # type: ignore[misc]
+        recipe = Recipe(_GateAgain(self.function), before)
+        with keeping(recipe, None, recipe):
+            out = super().forward(x)  # type: ignore[misc]
+        Source.of(out).recipe = recipe
+        return out
+
+
+class Sigmoid(_Squash, nn.Sigmoid):
+    stock = nn.Sigmoid
+    function = staticmethod(torch.sigmoid)
+
+
+class Tanh(_Squash, nn.Tanh):
+    stock = nn.Tanh
+    function = staticmethod(torch.tanh)
 
 
 class SiLU(_Gate, nn.SiLU):

@@ -55,9 +55,14 @@ def _encode(x: Tensor, recipe: Recipe, centre: Tensor | None) -> None:
     with torch.no_grad():
         x = x.detach()
         codes, scale = int8_blocks(Order(x).flat(x)) if centre is None else int8_channels(x, centre)
-    leaf = Leaf(codes)
-    leaf.hold(codes, outer_hooks())
-    recipe.begin(leaf, [Leaf(scale)] + ([] if centre is None else [Leaf(centre)]))
+    first, *others = [_held(one) for one in (codes, scale, centre) if one is not None]
+    recipe.begin(first, others)
+
+
+def _held(tensor: Tensor) -> Leaf:
+    leaf = Leaf(tensor)
+    leaf.hold(tensor, outer_hooks())
+    return leaf
 
 
 def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
