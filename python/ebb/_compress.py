@@ -69,13 +69,14 @@ def compress(model: Model, pool: Pool = 1, *, relu: str = "bits", norm: str = "e
     _one_of("norm", norm, ("exact", "recompute", "int8"))
     _one_of("linear", linear, ("exact", "int8", "project"))
     _one_of("pooling", pooling, ("average", "max"))
-    layers = compressible_layers(model, skip)
+    layers = compressible_layers(model, skip, "compress")
     if relu == "exact":
         layers = {name: layer for name, layer in layers.items() if _stock(layer) not in _RELUS}
     blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
     for name, layer in layers.items():
         if name in blocks and layer.padding_mode != "zeros":
-            raise Error(f"compress: {name or 'the model itself'} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can be compressed. "
+            raise Error(f"compress: {name or 'the model itself'} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can "
+                        "be compressed. "
                         f"Leave it as it is with skip=[{name!r}]")
     # Then a layer after a ReLU does not compute its output again before it does.
     always = isinstance(pool, Mapping) and any(name in pool for name in blocks)
@@ -203,22 +204,22 @@ def listed(skip: Any) -> list[Any]:
     return list(skip) if isinstance(skip, Iterable) and not isinstance(skip, (str, type, nn.Module)) else [skip]
 
 
-def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> dict[str, nn.Module]:
-    """Those that can be compressed. A class of somebody's own may compute something else, so types must be torch's."""
+def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module], what: str) -> dict[str, nn.Module]:
+    """Those that can be compressed; errors speak of `what`. A class of somebody's own may compute something else, so types must be torch's."""
     names = _names(model)
     types: list[type] = []
     modules: set[nn.Module] = set()
     for one in listed(skip):
         if isinstance(one, str):
             if one not in names:
-                raise Error(f"compress: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
+                raise Error(f"{what}: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
             modules.update(names[one].modules())
         elif isinstance(one, type):
             types.append(one)
         elif isinstance(one, nn.Module):
             modules.update(one.modules())
         else:
-            raise Error(f"compress: skip has {one!r}; it must be a layer's name, a type or a module")
+            raise Error(f"{what}: skip has {one!r}; it must be a layer's name, a type or a module")
     return {name: layer for name, layer in model.named_modules() if _stock(layer) in COMPRESSED and layer not in modules
             and not issubclass(_stock(layer), tuple(types))}
 

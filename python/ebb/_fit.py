@@ -88,8 +88,8 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
 
     budget: the bytes that a step (forward, loss, backward) may hold at its worst moment beyond what was held before it: what
         is kept for the backward pass, what passes by, outputs and their gradients; not parameters and their gradients, the
-        optimiser's state and the inputs. A number, "512MiB", or "50%" of what the model as it was holds by this measure. Steps
-        on larger batches than the sample hold more.
+        optimiser's state and the inputs, and on a CPU not what torch's kernels take inside. A number, "512MiB", or "50%" of
+        what the model as it was holds by this measure. Steps on larger batches than the sample hold more.
     sample, loss: as in `ebb.compression_report`; give the loss that you train with.
     lossy: "pool" (means of blocks of 2), ("pool", 4) or ("pool", 8) (up to so many), "int8" (norms keep 8 bits), "linear"
         (linear layers keep 8 bits), "project" (linear layers keep a quarter as many rows); several in a list or tuple. They are used
@@ -99,9 +99,10 @@ def fit(model: Model, sample: Any, budget: int | str, *, lossy: str | tuple[str,
     verify: the peak of the plan is measured, and the plan made tighter until it is within the budget. Otherwise it is as good as
         the prediction.
 
-    Where all fits, all is kept, or the model left as it was, if that takes less. Raises `ebb.Error` with the code "infeasible_budget" and `least_budget` where nothing that is
-    allowed fits; the model is then what it was. The model's gradients, buffers and generators are left alone. It runs a few
-    dozen steps at most, the first of them with nothing but exact savings, which the device must have room for.
+    Where all fits, all is kept, or the model left as it was, if that takes less. Raises `ebb.Error` with the code
+    "infeasible_budget" and `least_budget` where nothing that is allowed fits; the model is then what it was. The model's
+    gradients, buffers and generators are left alone. It runs a few dozen steps at most, the first of them with nothing but
+    exact savings, which the device must have room for.
 
     >>> import torch, ebb
     >>> def part():
@@ -181,7 +182,8 @@ def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
 def _key(step: SampleStep, allowed: Allowed, skip: list[Any]) -> tuple[Any, ...]:
     model = step.model
     kinds = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
-    return (allowed, _loss_key(step.loss), tuple(compressible_layers(model, skip)), torch.get_num_threads(), tuple(kinds), step.others,
+    return (allowed, _loss_key(step.loss), tuple(compressible_layers(model, skip, "fit")), torch.get_num_threads(),
+            tuple(kinds), step.others,
             tuple((t.shape, t.dtype, t.device, t.requires_grad, t.stride()) for t in step.inputs),
             tuple((p.shape, p.dtype, p.device, p.requires_grad) for p in model.parameters()),
             tuple((name, type(part), part.training, part.extra_repr()) for name, part in model.named_modules()))

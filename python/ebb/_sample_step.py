@@ -78,7 +78,8 @@ class SampleStep:
         else:
             out = self.model(*self._sample)
         if self.loss is None and not _differentiable(out):
-            raise Error(f"{self._what}: nothing that the model returns has a gradient; there is no backward pass to make smaller. "
+            raise Error(f"{self._what}: nothing that the model returns has a gradient (inside of torch.no_grad or inference_mode "
+                        "nothing has); there is no backward pass to make smaller. "
                         "Of what is not a tensor, a tuple, a list or a dict of them, a loss must say what to do with it")
         loss = self._loss(out)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
