@@ -120,12 +120,15 @@ def decompress(model: Model) -> Model:
     if not isinstance(model, nn.Module):
         raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
     for name, layer in model.named_modules():
-        if isinstance(layer, tuple(COMPRESSED.values())) and not _is_compressed(layer):
-            raise Error(f"decompress: {name or 'the model'} has become a {type(layer).__name__} since it was compressed; take that "
-                        "back first, as torch.nn.utils.parametrize.remove_parametrizations does")
+        if isinstance(layer, tuple(COMPRESSED.values())) and not _is_compressed(layer) and not _is_parametrised(layer):
+            raise Error(f"decompress: {name or 'the model'} has become {type(layer).__name__} since it was compressed; make it "
+                        f"what it was, a {layer.stock.__name__}, first")
     for layer in model.modules():
         if _is_compressed(layer):
             layer.__class__ = layer.stock  # type: ignore[assignment]
+            del layer.ebb_settings
+        elif _is_parametrised(layer):
+            type(layer).__bases__ = (layer.stock,)
             del layer.ebb_settings
         vars(layer).pop("ebb_fit", None)
         for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
@@ -185,6 +188,12 @@ def as_stock(model: nn.Module) -> Iterator[None]:
 
 def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:
     return {name: layer for name, layer in model.named_modules() if _is_compressed(layer)}
+
+
+def _is_parametrised(layer: nn.Module) -> bool:
+    """Since it was compressed: torch.nn.utils.parametrize gives a layer a class of its own, derived from the one it had."""
+    bases = type(layer).__bases__
+    return "parametrizations" in layer._modules and len(bases) == 1 and bases[0] in COMPRESSED.values()
 
 
 def _is_compressed(layer: nn.Module) -> bool:

@@ -550,7 +550,7 @@ def test_lossy_layers_with_a_parametrisation():
     (dict(pool=0), "pool is 0 for 0; a block is a whole number from 1 on"),
     (dict(pool=True), "pool is True"), (dict(pool=1.5), "pool is 1.5"), (dict(pool="2"), "pool is '2'"),
     (dict(pool=(2, 2, 2)), "0, which has 2 spatial axes; give 2 numbers"),
-    (dict(pool=[2]), "pool has 1 blocks for 0 stages"),
+    (dict(pool=[2]), "no child of the model contains convolutions of its own"),
     (dict(pool={"7": 2}), "pool names '7', which the model does not have"),
     (dict(pool={"1": 2}), "pool names '1', which has no convolution"),
     (dict(relu="int8"), "relu is 'int8'; it must be 'bits' or 'exact'"),
@@ -615,10 +615,18 @@ def test_pool_of_a_wrong_form(pool, says):
         ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)), pool)
 
 
+def test_a_layer_that_was_parametrised_later_is_undone_too():
+    model = ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)), {"0": 2})
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    assert type(ebb.decompress(model)[0]).__mro__[1] is nn.Conv2d
+    nn.utils.parametrize.remove_parametrizations(model[0], "weight")
+    assert type(model[0]) is nn.Conv2d and not hasattr(model[0], "ebb_settings")
+
+
 def test_a_layer_that_has_become_another_is_not_undone_in_silence():
     model = ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)))
-    torch.nn.utils.parametrizations.weight_norm(model[0])
-    with pytest.raises(ebb.Error, match="has become a Parametrized"):
+    model[0].__class__ = type("Own", (type(model[0]),), {})
+    with pytest.raises(ebb.Error, match="has become Own"):
         ebb.decompress(model)
 
 

