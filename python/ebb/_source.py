@@ -150,15 +150,10 @@ class Recipe(_Value):
     """A value and how to compute it again: `compute(value of the first part, may it be overwritten, other values)`. `exact`:
     with the bits it had; else about."""
 
-    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf | None, others: Sequence[Leaf] = (),
-                 exact: bool = True):
+    def __init__(self, compute: Callable[..., Tensor], first: Recipe | Leaf, others: Sequence[Leaf] = (), exact: bool = True):
         super().__init__()
         self._compute, self._first, self._others = compute, first, others
-        self.exact = exact and (first is None or first.exact)
-
-    def begin(self, first: Leaf, others: Sequence[Leaf]) -> None:
-        """Where it was made before what it depends on."""
-        self._first, self._others = first, others
+        self.exact = exact and first.exact
 
     def _make(self) -> tuple[Tensor, bool]:
         first, mine = self._first.pass_on()

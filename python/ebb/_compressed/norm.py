@@ -50,13 +50,16 @@ class _Decode:
         return self._order.back(from_int8_blocks(codes, scale, self._dtype))
 
 
-def _encode(x: Tensor, recipe: Recipe, centre: Tensor | None) -> None:
-    """Into the recipe that the norm has kept for x."""
+def _coded(x: Tensor, by_channel: bool) -> Recipe:
     with torch.no_grad():
         x = x.detach()
-        codes, scale = int8_blocks(Order(x).flat(x)) if centre is None else int8_channels(x, centre)
-    first, *others = [_held(one) for one in (codes, scale, centre) if one is not None]
-    recipe.begin(first, others)
+        if by_channel:
+            centre = x.mean([0, *range(2, x.dim())], dtype=torch.float32)
+            parts = (*int8_channels(x, centre), centre)
+        else:
+            parts = int8_blocks(Order(x).flat(x))
+    first, *others = [_held(part) for part in parts]
+    return Recipe(_Decode(x, by_channel), first, others, exact=False)
 
 
 def _held(tensor: Tensor) -> Leaf:
@@ -81,37 +84,42 @@ def _distributed() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-class _Batch:
-    """A mixin in front of nn.BatchNormNd."""
+def _before(x: Tensor, settings: Settings, by_channel: bool) -> Recipe | Leaf:
+    """What a norm keeps of its input."""
+    if settings.way == "compress" and x.numel() > 0:
+        return _coded(x, by_channel)
+    source = Source.of(x)
+    found = [source.recipe, source.offer if settings.way == "recompute" else None]
+    recipe = next((each for each in found if each is not None and each.exact), None)
+    return recipe or (held(x, settings) if source.recipe is None else Leaf(x))
+
+
+class _Norm:
+    """A mixin in front of nn's norms. `by_channel`: a scale for each channel in 8 bits."""
+
+    by_channel = False
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         if parametrised(self) or not at_work(x, self.weight, self.bias):
             return super().forward(x)  # type: ignore[misc]
-        before, coded = _before(x, settings_of(self), by_channel=True)
-        affine = _copies(x, self.weight, self.bias)
-        statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
-        again = _BatchAgain(self.eps, not statistics, [one is not None for one in (self.weight, self.bias)])
-        recipe = Recipe(again, before, affine + statistics)
+        before = _before(x, settings_of(self), self.by_channel)
+        again, statistics = self._again(x, [one is not None for one in (self.weight, self.bias)])
+        recipe = Recipe(again, before, _copies(x, self.weight, self.bias) + statistics)
         with keeping(before, x, recipe):
             out = super().forward(x)  # type: ignore[misc]
-        if coded is not None:
-            _encode(x, coded, x.detach().mean([0, *range(2, x.dim())], dtype=torch.float32))
-        if out.dtype == x.dtype:
+        if out.dtype == x.dtype:  # else autocast had its own input
             again.learn(out)
             Source.of(out).recipe = recipe
         return out
 
 
-def _before(x: Tensor, settings: Settings, by_channel: bool) -> tuple[Recipe | Leaf, Recipe | None]:
-    """What a norm keeps of its input; and the same again where that is 8 bits of it, which are still to come."""
-    if settings.way == "compress" and x.numel() > 0:
-        coded = Recipe(_Decode(x, by_channel), None, exact=False)
-        return coded, coded
-    source = Source.of(x)
-    found = [source.recipe, source.offer if settings.way == "recompute" else None]
-    recipe = next((each for each in found if each is not None and each.exact), None)
-    return recipe or (held(x, settings) if source.recipe is None else Leaf(x)), None
+class _Batch(_Norm):
+    by_channel = True
+
+    def _again(self: Any, x: Tensor, there: list[bool]) -> tuple[_BatchAgain, list[Leaf]]:
+        statistics = [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
+        return _BatchAgain(self.eps, not statistics, there), statistics
 
 
 class BatchNorm1d(_Batch, nn.BatchNorm1d):
@@ -126,28 +134,14 @@ class BatchNorm3d(_Batch, nn.BatchNorm3d):
     stock = nn.BatchNorm3d
 
 
-class _SampleNorm:
-    """A mixin in front of norms that know no batch."""
-
-    @never_compiled
-    def forward(self: Any, x: Tensor) -> Tensor:
-        if parametrised(self) or not at_work(x, self.weight, self.bias):
-            return super().forward(x)  # type: ignore[misc]
-        before, coded = _before(x, settings_of(self), by_channel=False)
-        again = self._again([one is not None for one in (self.weight, self.bias)])
-        recipe = Recipe(again, before, _copies(x, self.weight, self.bias))
-        with keeping(before, x, recipe):
-            out = super().forward(x)  # type: ignore[misc]
-        if coded is not None:
-            _encode(x, coded, None)
-        if out.dtype == x.dtype:  # else autocast had its own input
-            Source.of(out).recipe = recipe
-        return out
-
-
 class _SampleAgain:
+    """Of norms that know no batch."""
+
     def __init__(self, function: Any, what: Any, eps: float, there: list[bool]):
         self._function, self._what, self._eps, self._there = function, what, eps, there
+
+    def learn(self, out: Tensor) -> None:
+        """Nothing: one kernel does it all."""
 
     def __call__(self, x: Tensor, mine: bool, *affine: Tensor) -> Tensor:
         given = list(affine)
@@ -155,15 +149,15 @@ class _SampleAgain:
         return self._function(x, self._what, weight, bias, self._eps)
 
 
-class LayerNorm(_SampleNorm, nn.LayerNorm):
+class LayerNorm(_Norm, nn.LayerNorm):
     stock = nn.LayerNorm
 
-    def _again(self, there: list[bool]) -> _SampleAgain:
-        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, there)
+    def _again(self, x: Tensor, there: list[bool]) -> tuple[_SampleAgain, list[Leaf]]:
+        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, there), []
 
 
-class GroupNorm(_SampleNorm, nn.GroupNorm):
+class GroupNorm(_Norm, nn.GroupNorm):
     stock = nn.GroupNorm
 
-    def _again(self, there: list[bool]) -> _SampleAgain:
-        return _SampleAgain(F.group_norm, self.num_groups, self.eps, there)
+    def _again(self, x: Tensor, there: list[bool]) -> tuple[_SampleAgain, list[Leaf]]:
+        return _SampleAgain(F.group_norm, self.num_groups, self.eps, there), []
