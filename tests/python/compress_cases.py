@@ -83,3 +83,70 @@ def kept_bytes(model: nn.Module, x: Tensor) -> int:
         out = model(x)
         found = live.bytes() - out.untyped_storage().nbytes()
     return found
+
+
+def given(*shape, dtype=torch.float32, grad=True):
+    x = torch.randn(shape).to(dtype)
+    return x.requires_grad_(grad)
+
+
+CONVS = {
+    "1d": (lambda: nn.Conv1d(4, 6, 3), (2, 4, 11)),
+    "2d": (lambda: nn.Conv2d(4, 6, 3, padding=1), (2, 4, 9, 8)),
+    "3d": (lambda: nn.Conv3d(4, 2, 2), (2, 4, 5, 4, 6)),
+    "groups": (lambda: nn.Conv2d(4, 8, 3, groups=2), (2, 4, 9, 8)),
+    "depthwise": (lambda: nn.Conv2d(4, 4, 3, groups=4, padding=1), (2, 4, 9, 8)),
+    "stride": (lambda: nn.Conv2d(4, 6, 3, stride=2, padding=1), (2, 4, 9, 8)),
+    "dilation": (lambda: nn.Conv2d(4, 6, 3, dilation=2), (2, 4, 9, 8)),
+    "same": (lambda: nn.Conv2d(4, 6, (4, 3), padding="same", dilation=(1, 2)), (2, 4, 9, 8)),
+    "valid": (lambda: nn.Conv1d(4, 6, 4, padding="valid"), (2, 4, 9)),
+    "no bias": (lambda: nn.Conv2d(4, 6, (1, 5), (2, 1), (0, 2), bias=False), (2, 4, 9, 8)),
+    "one": (lambda: nn.Conv2d(4, 6, 3), (1, 4, 9, 8)),
+    "none": (lambda: nn.Conv2d(4, 6, 3), (0, 4, 9, 8)),
+    "unbatched": (lambda: nn.Conv2d(4, 6, 3), (4, 9, 8)),
+}
+NORMS = {
+    "batch 1d": (lambda: nn.BatchNorm1d(4), (6, 4)),
+    "batch 1d long": (lambda: nn.BatchNorm1d(4), (6, 4, 5)),
+    "batch 2d": (lambda: nn.BatchNorm2d(4), (3, 4, 5, 6)),
+    "batch 3d": (lambda: nn.BatchNorm3d(4), (3, 4, 2, 3, 4)),
+    "no affine": (lambda: nn.BatchNorm2d(4, affine=False), (3, 4, 5, 6)),
+    "no momentum": (lambda: nn.BatchNorm2d(4, momentum=None), (3, 4, 5, 6)),
+    "no statistics": (lambda: nn.BatchNorm2d(4, track_running_stats=False), (3, 4, 5, 6)),
+    "layer": (lambda: nn.LayerNorm(6), (3, 5, 6)),
+    "layer 2": (lambda: nn.LayerNorm((5, 6)), (3, 5, 6)),
+    "layer bare": (lambda: nn.LayerNorm(6, elementwise_affine=False), (3, 5, 6)),
+    "layer no bias": (lambda: nn.LayerNorm(6, bias=False), (3, 5, 6)),
+    "group": (lambda: nn.GroupNorm(2, 4), (3, 4, 5, 6)),
+    "group bare": (lambda: nn.GroupNorm(2, 4, affine=False), (3, 4, 7)),
+}
+
+
+class Residual(nn.Module):
+    """relu(norm(conv(x))) has two readers, the sum is overwritten by a ReLU."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(width, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.side = nn.Conv2d(width, width, 1)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = self.relu(self.norm1(self.one(x)))
+        z = self.norm2(self.two(y))
+        z += self.side(y)
+        return self.relu(z)
+
+
+def model(depth=3, width=4):
+    return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.SiLU(), *[Residual(width) for _ in range(depth)],
+                         nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten(1, 2), nn.LayerNorm(3), nn.GELU(), nn.Linear(3, 5))
+
+
+def image(n=2, grad=True):
+    return torch.randn(n, 3, 8, 8).requires_grad_(grad)
+
+
+EXACT = [dict(), dict(norm="recompute"), dict(relu="exact")]
+EVERY = [*EXACT, dict(pool=2), dict(norm="int8", linear="int8"), dict(linear="project")]
