@@ -17,12 +17,6 @@ import ebb  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def spread(pooled, block, size):
-    for axis, (p, n) in enumerate(zip(block, size)):
-        pooled = pooled.repeat_interleave(p, 2 + axis).narrow(2 + axis, 0, n)
-    return pooled
-
-
 def pooled_input(x, block, kind):
     """Blocks one by one."""
     out = x.detach().clone()
