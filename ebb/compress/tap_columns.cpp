@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/tap_columns.h"
+#include "ebb/compress/tap_columns.h"
 
 namespace ebb {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ebb/codec/conv_shape.h"
+#include "ebb/compress/conv_shape.h"
 
 namespace ebb {
 

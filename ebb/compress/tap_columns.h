@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ebb/codec/tap_windows.h"
+#include "ebb/compress/tap_windows.h"
 
 namespace ebb {
 

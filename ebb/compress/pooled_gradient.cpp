@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/pooled_gradient.h"
+#include "ebb/compress/pooled_gradient.h"
 
 #include <memory>
 
-#include "ebb/codec/tap_columns.h"
-#include "ebb/codec/tap_sums.h"
+#include "ebb/compress/tap_columns.h"
+#include "ebb/compress/tap_sums.h"
 #include "ebb/core/flush_to_zero.h"
 #include "ebb/device/packed.h"
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "ebb/codec/conv_shape.h"
+#include "ebb/compress/conv_shape.h"
 #include "ebb/core/workers.h"
 
 namespace ebb {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/block_pool.h"
+#include "ebb/compress/block_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/int8_rows.h"
+#include "ebb/compress/int8_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

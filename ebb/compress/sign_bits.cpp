@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/sign_bits.h"
+#include "ebb/compress/sign_bits.h"
 
 #include <array>
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient by its definition: the map is filled again, position by position, and every tap of
 // every output is multiplied.
-#include "ebb/codec/pooled_gradient.h"
+#include "ebb/compress/pooled_gradient.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/block_pool.h"
+#include "ebb/compress/block_pool.h"
 
 #include <algorithm>
 
-#include "ebb/codec/block_fold.h"
+#include "ebb/compress/block_fold.h"
 #include "ebb/core/error.h"
 #include "ebb/core/flush_to_zero.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/conv_shape.h"
+#include "ebb/compress/conv_shape.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/tap_sums.h"
+#include "ebb/compress/tap_sums.h"
 
-#include "ebb/codec/block_fold.h"
+#include "ebb/compress/block_fold.h"
 
 namespace ebb {
 

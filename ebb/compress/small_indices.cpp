@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/codec/small_indices.h"
+#include "ebb/compress/small_indices.h"
 
 #include <algorithm>
 #include <atomic>
