@@ -2,8 +2,8 @@
 #include <ostream>
 #include <span>
 
-#include "ebb/cli/double_text.h"
-#include "ebb/cli/trials_text.h"
+#include "ebb/experiments/double_text.h"
+#include "ebb/experiments/trials_text.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {

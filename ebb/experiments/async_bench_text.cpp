@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/async_bench_text.h"
+#include "ebb/experiments/async_bench_text.h"
 
 #include <ostream>
 #include <span>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/units.h"
 #include "ebb/core/json.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {

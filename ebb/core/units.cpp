@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/units.h"
+#include "ebb/core/units.h"
 
 #include <array>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "ebb/cli/async_bench.h"
+#include "ebb/experiments/async_bench.h"
 
 namespace ebb {
 

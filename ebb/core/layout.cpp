@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/layout.h"
+#include "ebb/core/layout.h"
 
 #include <algorithm>
 #include <ostream>

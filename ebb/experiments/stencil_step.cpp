@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/stencil_step.h"
+#include "ebb/experiments/stencil_step.h"
 
 #include <cstring>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/async_bench.h"
+#include "ebb/experiments/async_bench.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
-#include "ebb/cli/as_prediction.h"
-#include "ebb/cli/stencil_step.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/as_prediction.h"
+#include "ebb/experiments/stencil_step.h"
 #include "ebb/run/profile.h"
 #include "ebb/run/run.h"
 #include "ebb/run/sizes.h"

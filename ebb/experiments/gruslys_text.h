@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "ebb/cli/gruslys_bench.h"
+#include "ebb/experiments/gruslys_bench.h"
 
 namespace ebb {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/trials.h"
+#include "ebb/experiments/trials.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "ebb/cli/as_prediction.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/as_prediction.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/run/profile.h"
 #include "ebb/run/run.h"

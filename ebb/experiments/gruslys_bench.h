@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/cli/trials.h"
+#include "ebb/experiments/trials.h"
 #include "ebb/plan/chain.h"
 
 namespace ebb {

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "ebb/cli/double_bench.h"
+#include "ebb/experiments/double_bench.h"
 
 namespace ebb {
 

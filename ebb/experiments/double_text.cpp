@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/double_text.h"
+#include "ebb/experiments/double_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/trials_text.h"
-#include "ebb/cli/units.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
+#include "ebb/experiments/trials_text.h"
 
 namespace ebb {
 namespace {

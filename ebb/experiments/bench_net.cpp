@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/bench_net.h"
+#include "ebb/experiments/bench_net.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/gruslys_bench.h"
+#include "ebb/experiments/gruslys_bench.h"
 
 #include <utility>
 
-#include "ebb/cli/bench_net.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/bench_net.h"
 #include "ebb/run/sizes.h"
 
 namespace ebb {

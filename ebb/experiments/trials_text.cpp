@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/trials_text.h"
+#include "ebb/experiments/trials_text.h"
 
 #include <cmath>
 

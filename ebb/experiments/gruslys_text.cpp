@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/gruslys_text.h"
+#include "ebb/experiments/gruslys_text.h"
 
 #include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <span>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/trials_text.h"
-#include "ebb/cli/units.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
+#include "ebb/experiments/trials_text.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {

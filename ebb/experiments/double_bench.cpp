@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/double_bench.h"
+#include "ebb/experiments/double_bench.h"
 
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
 
-#include "ebb/cli/bench_net.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/bench_net.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/run/profile.h"
 #include "ebb/run/sizes.h"

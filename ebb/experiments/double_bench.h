@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ebb/cli/tier_option.h"
-#include "ebb/cli/trials.h"
+#include "ebb/experiments/trials.h"
 #include "ebb/plan/chain.h"
 #include "ebb/plan/platform.h"
+#include "ebb/store/real_tier.h"
 
 namespace ebb {
 

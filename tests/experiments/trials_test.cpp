@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nets of experiments, and runs of them side by side.
-#include "ebb/cli/trials.h"
+#include "ebb/experiments/trials.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <cmath>
 #include <stop_token>
 
-#include "ebb/cli/bench_net.h"
-#include "ebb/cli/trials_text.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/bench_net.h"
+#include "ebb/experiments/trials_text.h"
 
 namespace ebb {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "ebb/cli/trials.h"
 #include "ebb/core/json.h"
+#include "ebb/experiments/trials.h"
 
 namespace ebb {
 
