@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiers: dynamic programmes over synchronous levels of memory.
+// Hierarchy: dynamic programmes over synchronous levels of memory.
 //
 // Herrmann & Pallez 2020 (H-Revolve, any number of levels); Aupy, Herrmann, Hovland, Robert 2016
 // (Disk-Revolve: one slow level); Aupy & Herrmann 2017 (periodic Disk-Revolve).
@@ -29,8 +29,8 @@ namespace ebb {
 Draft draft_h_revolve(const Problem& problem);
 Draft draft_disk_revolve(const Problem& problem);
 Draft draft_periodic_disk(const Problem& problem);
-Bytes least_tiers(const Problem& problem);
-Bytes least_first_tier(const Problem& problem);
+Bytes least_h_revolve(const Problem& problem);
+Bytes least_disk_revolve(const Problem& problem);
 Bytes least_periodic_disk(const Problem& problem);
 
 // The one-read period of Aupy & Herrmann: beta(slots,t) for the smallest t with beta(slots+1,t) >

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/plan/mixed.h"
+#include "ebb/plan/slot_mix.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ constexpr double kTableEntries = 1e7;
 // Entries of the capacities: chains that run steps more often than they say are cut less well.
 constexpr std::size_t kCapacities = 1 << 23;
 
-class MixedPolicy : public Policy {
+class SlotMixPolicy : public Policy {
  public:
   // For the whole chain, at least.
   virtual std::int64_t forwards() const = 0;
@@ -46,9 +46,9 @@ class MixedPolicy : public Policy {
 };
 
 // Maddison's recurrence.
-class MixedTable : public MixedPolicy {
+class SlotMixTable : public SlotMixPolicy {
  public:
-  MixedTable(std::int64_t steps, std::int64_t slots) {
+  SlotMixTable(std::int64_t steps, std::int64_t slots) {
     const auto n = static_cast<std::size_t>(steps);
     cost_.resize(static_cast<std::size_t>(slots) + 1);
     cut_.resize(cost_.size());
@@ -96,9 +96,9 @@ class MixedTable : public MixedPolicy {
 
 // For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same
 // recurrence. Since the costs are not convex the cuts are good, not optimal.
-class MixedCapacities : public MixedPolicy {
+class SlotMixCapacities : public SlotMixPolicy {
  public:
-  MixedCapacities(std::int64_t steps, std::int64_t slots)
+  SlotMixCapacities(std::int64_t steps, std::int64_t slots)
       : steps_(steps), columns_(static_cast<std::size_t>(slots) + 1) {
     table_.assign(columns_, 1);
     while (table_.back() < steps && table_.size() < kCapacities) add_row();
@@ -149,11 +149,11 @@ Draft draft_mixed(const Problem& p) {
   const auto n = static_cast<double>(p.steps());
   const auto m = static_cast<double>(slots);
   const bool exact = n * m <= kTableEntries && p.steps() < 60'000;
-  std::shared_ptr<MixedPolicy> policy;
+  std::shared_ptr<SlotMixPolicy> policy;
   if (exact) {
-    policy = std::make_shared<MixedTable>(p.steps(), slots);
+    policy = std::make_shared<SlotMixTable>(p.steps(), slots);
   } else {
-    policy = std::make_shared<MixedCapacities>(p.steps(), slots);
+    policy = std::make_shared<SlotMixCapacities>(p.steps(), slots);
   }
   const std::int64_t forwards = policy->forwards();
   Segment root = p.root();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed: equal slots that hold a state or a tape each.
+// Slot mix: equal slots that hold a state or a tape each.
 //
 // Maddison 2024.
 // Model: uniform steps; s slots of one size; the initial state takes one while it is needed; a tape

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/plan/mix.h"
+#include "ebb/plan/uniform_mix.h"
 
 #include <algorithm>
 #include <array>
@@ -61,9 +61,9 @@ bool all_fit(const Segment& s, const Units& u) { return (s.steps() - 1) <= s.roo
 // Forwards for every length and memory: the published table, or with `release` the one that also
 // drops a start at its last load. Segment::level: 0, the start costs nothing; 1, its bytes are
 // inside the segment's room.
-class MixTable : public MixPolicy {
+class UniformMixTable : public UniformMixPolicy {
  public:
-  MixTable(std::int64_t steps, const Units& units, bool release)
+  UniformMixTable(std::int64_t steps, const Units& units, bool release)
       : u_(units), columns_(static_cast<std::size_t>(steps) + 1), release_(release) {
     for (std::int64_t m = 0; m <= u_.room; ++m) {
       if (release_) fill_charged(m);
@@ -177,7 +177,7 @@ class MixTable : public MixPolicy {
 };
 
 // table_[j,m] = A_j(m), no more than the steps.
-class Capacities : public MixPolicy {
+class Capacities : public UniformMixPolicy {
  public:
   Capacities(std::int64_t steps, const Units& units)
       : u_(units), steps_(steps), columns_(static_cast<std::size_t>(units.room) + 1) {
@@ -264,14 +264,15 @@ class Capacities : public MixPolicy {
 
 }  // namespace
 
-std::shared_ptr<const MixPolicy> mix_policy(std::int64_t steps, Bytes state, Bytes tape, Bytes room,
-                                            bool release, double table_entries) {
+std::shared_ptr<const UniformMixPolicy> uniform_mix_policy(std::int64_t steps, Bytes state,
+                                                           Bytes tape, Bytes room, bool release,
+                                                           double table_entries) {
   const Units u = to_units(steps, state, tape, std::max<Bytes>(room, 0));
   const auto n = static_cast<double>(steps);
   const auto m = static_cast<double>(u.room) + 1;
   // 32-bit forwards are enough below 60 000 steps.
   const bool exact = n * m <= table_entries && steps < 60'000;
-  if (exact) return std::make_shared<MixTable>(steps, u, release);
+  if (exact) return std::make_shared<UniformMixTable>(steps, u, release);
   return std::make_shared<Capacities>(std::min(steps, kLongest), u);
 }
 
@@ -285,9 +286,9 @@ Draft draft_store_all(const Problem& p) {
   return draft;
 }
 
-Draft draft_mix(const Problem& p, bool release) {
+Draft draft_uniform_mix(const Problem& p, bool release) {
   const auto policy =
-      mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableEntries);
+      uniform_mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableEntries);
   Segment root = p.root();
   root.room = policy->units_in(p.room());
   Draft draft = descend(policy, root);
@@ -299,7 +300,7 @@ Draft draft_mix(const Problem& p, bool release) {
   return draft;
 }
 
-Draft draft_msm(const Problem& p) { return draft_mix(p, false); }
+Draft draft_msm(const Problem& p) { return draft_uniform_mix(p, false); }
 
 Bytes least_store_all(const Problem& p) {
   Bytes least = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/plan/tiers.h"
+#include "ebb/plan/hierarchy.h"
 
 #include <algorithm>
 #include <limits>
@@ -31,9 +31,9 @@ struct Level {
   std::size_t row(std::int64_t m) const { return plenty ? 0 : static_cast<std::size_t>(m - 1); }
 };
 
-class TierTables : public Policy {
+class LevelTables : public Policy {
  public:
-  TierTables(const Problem& p, std::size_t tiers)
+  LevelTables(const Problem& p, std::size_t tiers)
       : steps_(p.steps()), forward_(p.step.forward), start_charged_(p.machine.start_charged) {
     levels_.resize(tiers + 1);
     levels_[0].slots = p.states_in(p.room());
@@ -263,7 +263,7 @@ bool nearest_first(const Problem& p, std::size_t tiers) {
 Draft draft_tables(const Problem& p, std::size_t tiers) {
   Segment root = p.root();
   Draft draft;
-  auto tables = std::make_shared<TierTables>(p, tiers);
+  auto tables = std::make_shared<LevelTables>(p, tiers);
   if (p.steps() > 1 && tables->build()) {
     root.level = tables->origin_level();
     const double seconds = tables->seconds();
@@ -355,7 +355,7 @@ Bytes least_periodic_disk(const Problem& p) {
   return kUnlimited;
 }
 
-Bytes least_tiers(const Problem& p) { return least_with(p, p.tiers().size()); }
-Bytes least_first_tier(const Problem& p) { return least_with(p, first_only(p)); }
+Bytes least_h_revolve(const Problem& p) { return least_with(p, p.tiers().size()); }
+Bytes least_disk_revolve(const Problem& p) { return least_with(p, first_only(p)); }
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden numbers of papers.md 5.2 (H-Revolve), 5.3 (Disk-Revolve) and 5.4 (periods); peers.md 7.2.
 // Published values leave out the N recording forwards, ours are whole seconds.
-#include "ebb/plan/tiers.h"
+#include "ebb/plan/hierarchy.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ Plan plan_on_disk(const std::string& strategy, std::int64_t n, std::int64_t ram,
 
 constexpr double kNone = -1;
 
-TEST(GoldenTiers, HRevolve) {
+TEST(GoldenHierarchy, HRevolve) {
   const Costs costs[] = {{1, 1, 2}, {1, 2, 2}, {1, 2, 5}, {1, 3, 5}, {1, 3, 20}, {2, 1, 2}};
   struct Row {
     std::int64_t n, ram, disk;
@@ -62,7 +62,7 @@ TEST(GoldenTiers, HRevolve) {
 }
 
 // checkpoint_schedules exchanges uf and ub and pays 120 and 201 for these.
-TEST(GoldenTiers, ForwardAndBackwardAreNotExchanged) {
+TEST(GoldenHierarchy, ForwardAndBackwardAreNotExchanged) {
   EXPECT_EQ(published(plan_on_disk("h_revolve", 25, 2, 3, {1, 2, 2}), 25, {1, 2, 2}), 115);
   EXPECT_EQ(published(plan_on_disk("h_revolve", 25, 2, 3, {1, 3, 20}), 25, {1, 3, 20}), 169);
   // What backwards cost changes no decision.
@@ -89,7 +89,7 @@ constexpr DiskRow kDisk[] = {{2, 25, {90, 115, 115, 169}, {90, 115, 115, 169}, 1
                              {5, 100, {333, 433, 400, 616}, {333, 433, 400, 616}, 416},
                              {5, 200, {683, 883, 863, 1340}, {683, 883, 863, 1340}, 990}};
 
-TEST(GoldenTiers, DiskRevolve) {
+TEST(GoldenHierarchy, DiskRevolve) {
   for (const DiskRow& row : kDisk) {
     for (std::size_t i = 0; i < 4; ++i) {
       SCOPED_TRACE(std::to_string(row.n) + " steps, " + std::to_string(row.ram) + " slots, costs " +
@@ -109,7 +109,7 @@ TEST(GoldenTiers, DiskRevolve) {
   }
 }
 
-TEST(GoldenTiers, Periods) {
+TEST(GoldenHierarchy, Periods) {
   constexpr double cost[] = {4, 10, 20, 40, 100};
   struct Row {
     std::int64_t slots, period[5];

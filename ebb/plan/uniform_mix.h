@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mix: a state or a tape per place, for uniform steps.
+// Uniform mix: a state or a tape per place, for uniform steps.
 //
 // Gruslys et al. 2016 (BPTT-MSM).
 // Model of msm: m units of extra memory, a state takes `state` of them, a tape `tape`; the
@@ -26,7 +26,7 @@ Bytes least_store_all(const Problem& problem);
 
 // The msm policy for any segment of up to `steps` uniform steps in up to `room` bytes.
 // Segment::room counts units.
-class MixPolicy : public Policy {
+class UniformMixPolicy : public Policy {
  public:
   virtual std::int64_t units_in(Bytes room) const = 0;
   // Forwards for so many steps: exact from the table, from the capacities a lower bound.
@@ -35,10 +35,11 @@ class MixPolicy : public Policy {
 
 // release: drop starts at their last load too. table_entries: lengths times units up to which the
 // exact table is used; beyond it the capacities are.
-std::shared_ptr<const MixPolicy> mix_policy(std::int64_t steps, Bytes state, Bytes tape, Bytes room,
-                                            bool release, double table_entries);
+std::shared_ptr<const UniformMixPolicy> uniform_mix_policy(std::int64_t steps, Bytes state,
+                                                           Bytes tape, Bytes room, bool release,
+                                                           double table_entries);
 
 // msm, or with release the plan that `chain` makes of long uniform chains.
-Draft draft_mix(const Problem& problem, bool release);
+Draft draft_uniform_mix(const Problem& problem, bool release);
 
 }  // namespace ebb
