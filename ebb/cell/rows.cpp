@@ -9,19 +9,35 @@
 #include "ebb/cell/lif_math.h"
 #include "ebb/cell/lstm_math.h"
 #include "ebb/cell/rnn_math.h"
-
-// Compiled for several instruction sets where the oldest lacks wide vectors; the loader takes the
-// best. Sanitizers are not ready when it does.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define EBB_CLONES \
-  __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512"), flatten))
-#else
-#define EBB_CLONES __attribute__((flatten))
-#endif
+#include "ebb/device/vectors.h"
 
 namespace ebb {
 namespace {
+
+// Loops are compiled for several instruction sets where the oldest lacks wide vectors: all that a
+// call of `run` leads to is compiled into it.
+struct Oldest {
+  template <class Call>
+  __attribute__((flatten)) static void run(const Call& call) {
+    call();
+  }
+};
+#if defined(__x86_64__)
+struct Avx2 {
+  template <class Call>
+  __attribute__((target("avx2,fma"), flatten)) static void run(const Call& call) {
+    call();
+  }
+};
+struct Avx512 {
+  template <class Call>
+  __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=256"),
+                 flatten)) static void
+  run(const Call& call) {
+    call();
+  }
+};
+#endif
 
 constexpr int kMost = 5;  // sums, fields, saved and parameters of a unit
 
@@ -78,7 +94,7 @@ void idle_row(const ForwardBlock<Number> block, std::int64_t b) {
 }
 
 template <class Math, class Number>
-EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
+void forward_block(const ForwardBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
     if (block.idle != nullptr && block.idle[b] != 0) {
       idle_row<Math>(block, b);
@@ -121,7 +137,7 @@ void backward_row(const BackwardBlock<Number> block, std::int64_t b) {
 }
 
 template <class Math, Surrogate kKind, class Number>
-EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
+void backward_block(const BackwardBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
     if (block.idle != nullptr && block.idle[b] != 0) {
       const Number zeros[kMost] = {};
@@ -135,7 +151,7 @@ EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
 }
 
 template <class Math, Surrogate kKind, class Number>
-EBB_CLONES void support_block(const SupportBlock<Number> block) {
+void support_block(const SupportBlock<Number> block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < block.units; ++i) {
@@ -176,21 +192,27 @@ void with_surrogate(Surrogate kind, Call call) {
   }
 }
 
-template <class Math, class Number>
+template <class Set, class Math, class Number>
 constexpr CellLoops<Number> loops() {
   CellLoops<Number> result;
-  result.forward = forward_block<Math, Number>;
+  result.forward = [](const ForwardBlock<Number>& block) {
+    Set::run([&block] { forward_block<Math>(block); });
+  };
   if constexpr (Math::kEvents) {
     result.backward = [](const BackwardBlock<Number>& block) {
-      with_surrogate(block.surrogate,
-                     [&block]<Surrogate kKind>() { backward_block<Math, kKind, Number>(block); });
+      with_surrogate(block.surrogate, [&block]<Surrogate kKind>() {
+        Set::run([&block] { backward_block<Math, kKind>(block); });
+      });
     };
     result.support = [](const SupportBlock<Number>& block) {
-      with_surrogate(block.surrogate,
-                     [&block]<Surrogate kKind>() { support_block<Math, kKind, Number>(block); });
+      with_surrogate(block.surrogate, [&block]<Surrogate kKind>() {
+        Set::run([&block] { support_block<Math, kKind>(block); });
+      });
     };
   } else {
-    result.backward = backward_block<Math, Surrogate::fast_sigmoid, Number>;
+    result.backward = [](const BackwardBlock<Number>& block) {
+      Set::run([&block] { backward_block<Math, Surrogate::fast_sigmoid>(block); });
+    };
   }
   return result;
 }
@@ -235,7 +257,13 @@ constexpr auto with_math(CellKind kind, Call call) {
 
 template <class Number>
 CellLoops<Number> loops_of(CellKind kind) {
-  return with_math(kind, []<class Math>() { return loops<Math, Number>(); });
+  return with_math(kind, []<class Math>() {
+#if defined(__x86_64__)
+    if (vector_bytes() >= 64) return loops<Avx512, Math, Number>();
+    if (vector_bytes() >= 32) return loops<Avx2, Math, Number>();
+#endif
+    return loops<Oldest, Math, Number>();
+  });
 }
 
 template CellLoops<float> loops_of<float>(CellKind);
