@@ -282,8 +282,11 @@ def remark(case, found):
     text += f"ebb's resident set grew by {ours['resident_bytes'] / 2**20:.1f} and "
     text += f"{small['resident_bytes'] / 2**20:.1f} MiB"
     if "rate" in case:
-        off = max(abs(math.log(r["activity"] / case["rate"])) if r["activity"] else math.inf
-                  for results in found.values() for r in results)
+        off = max(
+            abs(math.log(r["activity"] / case["rate"])) if r["activity"] else math.inf
+            for results in found.values()
+            for r in results
+        )
         text += f"; weights times {case['scale']:.3g}, firing within a factor {math.exp(off):.2f} of {case['rate']:.0%}"
         text += "" if off <= math.log(1.3) else " (MORE THAN 1.3)"
     return text
@@ -324,8 +327,10 @@ def main():
     asked = " ".join(word for word in sys.argv[1:])
     threads = words.threads or os.cpu_count()
     out.put("# Results: layers\n")
-    out.put(f"`./dev bench cells {asked}` on {datetime.date.today()}: {machine()}, {threads} threads, "
-            f"PyTorch {torch.__version__}.\n")
+    out.put(
+        f"`./dev bench cells {asked}` on {datetime.date.today()}: {machine()}, {threads} threads, "
+        f"PyTorch {torch.__version__}.\n"
+    )
     out.put(HEAD)
     if words.quick:
         out.put(f"QUICK: tiny layers in {words.percent:g} %, no results.\n")

@@ -150,8 +150,12 @@ best: the best of all tests, of which goals know nothing. The time is that of al
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", metavar="DIR", help="folder with mnist/, qtdb-ecg/, text/, fashion-mnist/")
-    parser.add_argument("--out", metavar="DIR", default=os.path.join("build", "learn"),
-                        help="where trainings are kept and gone on with (default build/learn)")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        default=os.path.join("build", "learn"),
+        help="where trainings are kept and gone on with (default build/learn)",
+    )
     parser.add_argument("--only", metavar="NAME", help="one task")
     parser.add_argument("--all", action="store_true", help=f"the long ones too: {', '.join(LONG)}")
     parser.add_argument("--threads", type=int, default=os.cpu_count())

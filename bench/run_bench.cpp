@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bench/table.h"
-#include "ebb/cli/stencil_step.h"
 #include "ebb/device/buffer.h"
 #include "ebb/ebb.h"
+#include "ebb/experiments/stencil_step.h"
 #include "ebb/store/store.h"
 
 namespace ebb::bench {

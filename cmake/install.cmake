@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ebb")
-install(TARGETS ebb ebb_train EXPORT ebbTargets FILE_SET HEADERS FILE_SET torch)
+install(TARGETS ebb ebb_data ebb_train EXPORT ebbTargets FILE_SET HEADERS FILE_SET moved FILE_SET torch)
 install(EXPORT ebbTargets NAMESPACE ebb:: DESTINATION "${package_dir}")
 if(EBB_CLI)
   install(TARGETS ebb_cli)

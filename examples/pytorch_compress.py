@@ -40,8 +40,10 @@ class Block(nn.Module):
 
 def resnet():
     stem = nn.Sequential(nn.Conv2d(3, WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(WIDTH), nn.ReLU(inplace=True))
-    stages = [nn.Sequential(Block(inputs, outputs, stride), Block(outputs, outputs, 1))
-              for inputs, outputs, stride in ((WIDTH, WIDTH, 1), (WIDTH, 2 * WIDTH, 2), (2 * WIDTH, 4 * WIDTH, 2))]
+    stages = [
+        nn.Sequential(Block(inputs, outputs, stride), Block(outputs, outputs, 1))
+        for inputs, outputs, stride in ((WIDTH, WIDTH, 1), (WIDTH, 2 * WIDTH, 2), (2 * WIDTH, 4 * WIDTH, 2))
+    ]
     return nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * WIDTH, CLASSES))
 
 
@@ -93,13 +95,17 @@ def main():
     }
     sizes = {way: ebb.compression_report(one, x, loss).totals for way, one in nets.items()}
     stock = sizes["exact"]
-    rows = {"stock": (stock.stock_kept, stock.stock_peak)} | {way: (found.kept, found.peak) for way, found in sizes.items()}
+    rows = {"stock": (stock.stock_kept, stock.stock_peak)} | {
+        way: (found.kept, found.peak) for way, found in sizes.items()
+    }
     nets["stock"] = net
     print(f"{'':8}  {'kept':>9}  {'peak':>9}  {'time':>7}  {'first loss':>10}  {'last loss':>9}")
     losses = {}
     for way, (kept, peak) in rows.items():
         losses[way], seconds = trained(nets[way])
-        print(f"{way:8}  {size(kept):>9}  {size(peak):>9}  {1000 * seconds:4.0f} ms  {losses[way][0]:10.4f}  {losses[way][-1]:9.4f}")
+        print(
+            f"{way:8}  {size(kept):>9}  {size(peak):>9}  {1000 * seconds:4.0f} ms  {losses[way][0]:10.4f}  {losses[way][-1]:9.4f}"
+        )
     same = [way for way in ("exact", "fit 50%") if losses[way] == losses["stock"]]
     print(f"bit for bit stock's losses: {', '.join(same)}")
     print(f"fit 50%: {nets['fit 50%'].ebb_fit.brief()}")

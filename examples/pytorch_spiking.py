@@ -55,7 +55,7 @@ def main():
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
     right = []
-    for iteration in range(50):
+    for _ in range(50):
         xs, labels = batch()
         state, activity = ebb.scan(net.step, net.start(), xs, budget="512KiB", reduce="mean")
         loss = torch.nn.functional.cross_entropy(state["votes"], labels) + 0.1 * activity

@@ -24,11 +24,12 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ebb._measure import peak_of
 from gradients import cosines, errors, weight_gradients
 from images import Images, load
 from nets import NETS, build
 from variants import VARIANTS
+
+from ebb._tensor.memory import peak_of
 
 
 class Training:
@@ -39,19 +40,20 @@ class Training:
         self.device = torch.device(words.device)
         self.layout = torch.channels_last if words.channels_last else torch.contiguous_format
         self.model, self._probe, self._stock = (self._build(each) for each in (variant, variant, "stock"))
-        self._optimiser = torch.optim.SGD(self.model.parameters(), words.rate, momentum=0.9, nesterov=True,
-                                          weight_decay=words.decay)
+        self._optimiser = torch.optim.SGD(
+            self.model.parameters(), words.rate, momentum=0.9, nesterov=True, weight_decay=words.decay
+        )
         self.per_epoch = images.train[0].shape[0] // words.batch
         self.done = 0
         self.peak: int | None = None
-        pixels, labels = (each[:words.batch] for each in images.train)
+        pixels, labels = (each[: words.batch] for each in images.train)
         self._fixed = images.floats(pixels).contiguous(memory_format=self.layout), labels
 
     def _build(self, variant: str) -> nn.Module:
         torch.manual_seed(self.words.seed)
         with self.device:
             model = build(self.words.net, 10, "cifar").to(memory_format=self.layout)
-        sample = self.images.floats(self.images.train[0][:self.words.batch])
+        sample = self.images.floats(self.images.train[0][: self.words.batch])
         with self._autocast():  # what ebb.fit measures is what is run
             return VARIANTS[variant](model, sample.contiguous(memory_format=self.layout))
 
@@ -123,14 +125,25 @@ def epoch_line(training: Training, variant: str, epoch: int) -> dict[str, Any]:
     loss = training.train(epoch)
     seconds = time.perf_counter() - start
     cosine, error = training.compared()
-    return {"net": training.words.net, "variant": variant, "epochs": training.epochs, "epoch": epoch + 1, "loss": loss,
-            "accuracy": training.test(), "seconds": seconds, "peak": training.peak, "cosine": cosine, "error": error}
+    return {
+        "net": training.words.net,
+        "variant": variant,
+        "epochs": training.epochs,
+        "epoch": epoch + 1,
+        "loss": loss,
+        "accuracy": training.test(),
+        "seconds": seconds,
+        "peak": training.peak,
+        "cosine": cosine,
+        "error": error,
+    }
 
 
 def run(words: argparse.Namespace, images: Images, variant: str, epochs: int) -> None:
     training = Training(words, images, variant, epochs)
     path = Path(words.out) / f"{words.net}-{variant}-{epochs}e.jsonl"
     with open(path, "w") as file:
+
         def put(line: dict[str, Any]) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
@@ -138,10 +151,13 @@ def run(words: argparse.Namespace, images: Images, variant: str, epochs: int) ->
         for epoch in range(epochs):
             line = epoch_line(training, variant, epoch)
             put(line)
-            print(f"{words.net} {variant} {epoch + 1}/{epochs}: loss {line['loss']:.6f}, "
-                  f"accuracy {100 * line['accuracy']:.2f} %, {line['seconds']:.1f} s, "
-                  f"peak {(line['peak'] or 0) / 2**20:.4g} MiB, "
-                  f"least cosine {min(line['cosine'].values()):.4f}", flush=True)
+            print(
+                f"{words.net} {variant} {epoch + 1}/{epochs}: loss {line['loss']:.6f}, "
+                f"accuracy {100 * line['accuracy']:.2f} %, {line['seconds']:.1f} s, "
+                f"peak {(line['peak'] or 0) / 2**20:.4g} MiB, "
+                f"least cosine {min(line['cosine'].values()):.4f}",
+                flush=True,
+            )
         stem = next(layer for layer in training.model.modules() if isinstance(layer, nn.Conv2d))
         filters = stem.weight.detach().float().cpu().tolist()
         put({"net": words.net, "variant": variant, "epochs": epochs, "stem": filters})
@@ -169,8 +185,14 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     found.add_argument("--data", metavar="DIR", help="CIFAR-10's .bin or .bin.xz files, or Fashion-MNIST's (default)")
     found.add_argument("--net", choices=NETS, help="default: resnet18 for CIFAR-10, small for Fashion-MNIST")
-    found.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
-                       default=["stock", "exact", "pool2", "pool4", "pool2-int8"], help=f"of {', '.join(VARIANTS)}")
+    found.add_argument(
+        "--variants",
+        nargs="+",
+        choices=VARIANTS,
+        metavar="VARIANT",
+        default=["stock", "exact", "pool2", "pool4", "pool2-int8"],
+        help=f"of {', '.join(VARIANTS)}",
+    )
     found.add_argument("--epochs", type=int, nargs="+", default=[10], help="one or several lengths")
     found.add_argument("--batch", type=int, default=256)
     found.add_argument("--rate", type=float, default=0.2, help="the largest learning rate (default 0.2)")

@@ -14,16 +14,23 @@ def weight_gradients(model: nn.Module, loss: Callable[[nn.Module], Tensor]) -> d
     torch.manual_seed(3)
     model.zero_grad(set_to_none=True)
     loss(model).backward()
-    found = {name: layer.weight.grad.double().flatten() for name, layer in model.named_modules()
-             if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d))}
+    found = {
+        name: layer.weight.grad.double().flatten()
+        for name, layer in model.named_modules()
+        if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+    }
     model.zero_grad(set_to_none=True)
     return found
 
 
 def cosines(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
     """1 where both have the same bits, so that exact is told from nearly so."""
-    return {name: 1.0 if torch.equal(found[name], exact[name]) else
-            (torch.dot(found[name], exact[name]) / (found[name].norm() * exact[name].norm())).item() for name in found}
+    return {
+        name: 1.0
+        if torch.equal(found[name], exact[name])
+        else (torch.dot(found[name], exact[name]) / (found[name].norm() * exact[name].norm())).item()
+        for name in found
+    }
 
 
 def errors(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:

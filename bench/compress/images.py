@@ -38,8 +38,9 @@ class Images:
         return Images(train, test, self.mean, self.deviation, self.padding)
 
     def floats(self, pixels: Tensor) -> Tensor:
-        mean, deviation = (torch.tensor(values, device=pixels.device).view(1, -1, 1, 1) * 255
-                           for values in (self.mean, self.deviation))
+        mean, deviation = (
+            torch.tensor(values, device=pixels.device).view(1, -1, 1, 1) * 255 for values in (self.mean, self.deviation)
+        )
         return (pixels - mean) / deviation
 
     def epoch(self, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -62,9 +63,12 @@ class Images:
         rows = shifts[0, :, None] + torch.arange(height, device=device)
         columns = shifts[1, :, None] + torch.arange(width, device=device)
         columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-        return padded[torch.arange(size, device=device)[:, None, None, None],
-                      torch.arange(channels, device=device)[None, :, None, None], rows[:, None, :, None],
-                      columns[:, None, None, :]]
+        return padded[
+            torch.arange(size, device=device)[:, None, None, None],
+            torch.arange(channels, device=device)[None, :, None, None],
+            rows[:, None, :, None],
+            columns[:, None, None, :],
+        ]
 
 
 def _read(folder: Path, name: str) -> bytes:

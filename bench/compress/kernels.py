@@ -19,8 +19,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ebb import _core
 from text.page import Output, machine, table
+
+from ebb import _core
 
 # name, in, out, size, kernel, stride, groups
 LAYERS = [

@@ -16,11 +16,12 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-import ebb
 from nets import NETS
 from text.page import Output, machine, table
 from trial import PHASES, Setting, Trial
 from variants import VARIANTS
+
+import ebb
 
 MIB = 2**20
 HEAD = """\
@@ -43,8 +44,9 @@ class Figures:
         self.trial = Trial(setting, variant)
         self.loss, whole, apart = self.trial.kept()
         self.kept, self.apart = whole / setting.batch / MIB, apart / setting.batch / MIB
-        self.after, self.most = ({phase: count / MIB for phase, count in counts.items()}
-                                 for counts in self.trial.phases())
+        self.after, self.most = (
+            {phase: count / MIB for phase, count in counts.items()} for counts in self.trial.phases()
+        )
         self.peak = max(self.most.values())
         self.rounds: list[float] = []
 
@@ -92,13 +94,24 @@ def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     on_gpu = torch.cuda.is_available()
     parser.add_argument("--device", default="cuda" if on_gpu else "cpu")
-    parser.add_argument("--nets", nargs="+", choices=[name for name in NETS if name != "small"], metavar="NET",
-                        default=["resnet18", "resnet50"], help=f"of {', '.join(NETS)} (default: resnet18 resnet50)")
+    parser.add_argument(
+        "--nets",
+        nargs="+",
+        choices=[name for name in NETS if name != "small"],
+        metavar="NET",
+        default=["resnet18", "resnet50"],
+        help=f"of {', '.join(NETS)} (default: resnet18 resnet50)",
+    )
     parser.add_argument("--batch", type=int, nargs="+", default=[32] if on_gpu else [4])
     parser.add_argument("--pixels", type=int, nargs="+", default=[224], help="CIFAR's stem and classes below 64")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
-                        default=list(VARIANTS) if on_gpu else ["stock", "published2", "exact", "pool2", "pool2-int8"],
-                        help=f"of {', '.join(VARIANTS)} (default: all on a GPU, else five)")
+    parser.add_argument(
+        "--variants",
+        nargs="+",
+        choices=VARIANTS,
+        metavar="VARIANT",
+        default=list(VARIANTS) if on_gpu else ["stock", "published2", "exact", "pool2", "pool2-int8"],
+        help=f"of {', '.join(VARIANTS)} (default: all on a GPU, else five)",
+    )
     parser.add_argument("--rounds", type=int, default=5 if on_gpu else 3, help="for the median of times")
     parser.add_argument("--steps", type=int, default=5 if on_gpu else 1, help="in a row in each round")
     parser.add_argument("--amp", choices=["bf16", "fp16"])
@@ -118,8 +131,10 @@ def main() -> None:
     threads = "" if device.type == "cuda" else f", {torch.get_num_threads()} threads"
     out = Output(words.save)
     out.put("# Results: compressed activations\n")
-    out.put(f"`./dev bench compress {shlex.join(sys.argv[1:])}` on {datetime.date.today()}: {name}{threads}, "
-            f"PyTorch {torch.__version__}.\n")
+    out.put(
+        f"`./dev bench compress {shlex.join(sys.argv[1:])}` on {datetime.date.today()}: {name}{threads}, "
+        f"PyTorch {torch.__version__}.\n"
+    )
     out.put(HEAD)
     for pixels, batch, net in itertools.product(words.pixels, words.batch, words.nets):
         if time.monotonic() > end:

@@ -68,8 +68,9 @@ class Bottleneck(_Residual):
 class ResNet(nn.Module):
     """Stages `layer1`, `layer2`, ... of `blocks` blocks; the first is `width` wide, each twice as wide as the last."""
 
-    def __init__(self, block: type[Basic] | type[Bottleneck], blocks: list[int], classes: int, stem: str,
-                 width: int = 64):
+    def __init__(
+        self, block: type[Basic] | type[Bottleneck], blocks: list[int], classes: int, stem: str, width: int = 64
+    ):
         super().__init__()
         if stem == "imagenet":
             self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
@@ -134,9 +135,14 @@ class MBConv(nn.Module):
         layers: list[nn.Module] = []
         if expand != 1:
             layers += [nn.Conv2d(inputs, wide, 1, bias=False), _norm(wide), nn.SiLU(inplace=True)]
-        layers += [nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False), _norm(wide),
-                   nn.SiLU(inplace=True), Squeeze(wide, max(1, inputs // 4)), nn.Conv2d(wide, outputs, 1, bias=False),
-                   _norm(outputs)]
+        layers += [
+            nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False),
+            _norm(wide),
+            nn.SiLU(inplace=True),
+            Squeeze(wide, max(1, inputs // 4)),
+            nn.Conv2d(wide, outputs, 1, bias=False),
+            _norm(outputs),
+        ]
         self.main = nn.Sequential(*layers)
         self.depth = StochasticDepth(drop) if stride == 1 and inputs == outputs else None
 
@@ -151,8 +157,15 @@ class MBConv(nn.Module):
 class EfficientNet(nn.Module):
     """B0. Rows: expansion, kernel, stride, channels, blocks."""
 
-    ROWS = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3),
-            (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)]
+    ROWS = [
+        (1, 3, 1, 16, 1),
+        (6, 3, 2, 24, 2),
+        (6, 5, 2, 40, 2),
+        (6, 3, 2, 80, 3),
+        (6, 5, 1, 112, 3),
+        (6, 5, 2, 192, 4),
+        (6, 3, 1, 320, 1),
+    ]
 
     def __init__(self, classes: int, stem: str):
         super().__init__()

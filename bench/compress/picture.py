@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 # From a cosine of 0 (and below) to 1.
-SCALE = [(0.0, (68, 1, 84)), (0.5, (49, 104, 142)), (0.75, (53, 183, 121)), (0.9, (180, 222, 44)),
-         (1.0, (253, 231, 37))]
+SCALE = [
+    (0.0, (68, 1, 84)),
+    (0.5, (49, 104, 142)),
+    (0.75, (53, 183, 121)),
+    (0.9, (180, 222, 44)),
+    (1.0, (253, 231, 37)),
+]
 
 
 def colour(value: float) -> str:
@@ -43,9 +48,11 @@ class Drawing:
 
     def write(self, path: Path) -> None:
         width, height = self._width + 10, self._height + 10
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-                f'height="{height:g}" font-family="sans-serif" shape-rendering="crispEdges">\n'
-                '<rect width="100%" height="100%" fill="white"/>\n')
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+            f'height="{height:g}" font-family="sans-serif" shape-rendering="crispEdges">\n'
+            '<rect width="100%" height="100%" fill="white"/>\n'
+        )
         path.write_text(head + "\n".join(self._parts) + "\n</svg>\n")
 
 
@@ -78,8 +85,14 @@ def draw_cosines(runs: list[Run]) -> Drawing:
         for column, line in enumerate(run.epochs):
             for index, layer in enumerate(layers):
                 value = line["cosine"][layer]
-                drawing.rectangle(left + column * cell, 41 + index * high, cell, high - 1, colour(value),
-                                  f"{layer}, epoch {line['epoch']}: {value:.3f}")
+                drawing.rectangle(
+                    left + column * cell,
+                    41 + index * high,
+                    cell,
+                    high - 1,
+                    colour(value),
+                    f"{layer}, epoch {line['epoch']}: {value:.3f}",
+                )
         bottom = 41 + len(layers) * high + 12
         drawing.text(left, bottom, "1")
         drawing.text(left + wide, bottom, str(run.epochs[-1]["epoch"]), "end")
@@ -108,8 +121,13 @@ def draw_stems(runs: list[Run]) -> Drawing:
                 for x in range(size):
                     levels = [round(255 * (plane[y][x] - low) / span) for plane in channels]
                     levels = levels if len(levels) == 3 else levels[:1] * 3
-                    drawing.rectangle(across + x * cell, down + y * cell, cell, cell,
-                                      "#" + "".join(f"{level:02x}" for level in levels))
+                    drawing.rectangle(
+                        across + x * cell,
+                        down + y * cell,
+                        cell,
+                        cell,
+                        "#" + "".join(f"{level:02x}" for level in levels),
+                    )
         left += max(8 * pitch, 7.5 * len(run.name)) + 20
     return drawing
 

@@ -33,8 +33,18 @@ class _Convolve(torch.autograd.Function):
         x = pooled.repeat_interleave(ctx.block[0], 2).repeat_interleave(ctx.block[1], 3)
         x = F.pad(x, (0, width - x.shape[3], 0, height - x.shape[2]))
         gx, gw, gb = torch.ops.aten.convolution_backward(
-            gy, x, weight, [weight.shape[0]] if ctx.with_bias else None, layer.stride, layer.padding, layer.dilation,
-            False, [0, 0], layer.groups, [ctx.needs_input_grad[0], True, ctx.with_bias])
+            gy,
+            x,
+            weight,
+            [weight.shape[0]] if ctx.with_bias else None,
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            False,
+            [0, 0],
+            layer.groups,
+            [ctx.needs_input_grad[0], True, ctx.with_bias],
+        )
         return gx, gw, gb, None
 
 

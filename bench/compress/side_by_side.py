@@ -45,8 +45,12 @@ class Job:
 
     def start(self, words: argparse.Namespace, rest: list[str], log: Any) -> subprocess.Popen[str]:
         program = str(Path(__file__).parent / "accuracy.py")
-        return subprocess.Popen([sys.executable, program, *words.passed, "--variants", self.variant, *rest], text=True,
-                                stdout=log, stderr=None)
+        return subprocess.Popen(
+            [sys.executable, program, *words.passed, "--variants", self.variant, *rest],
+            text=True,
+            stdout=log,
+            stderr=None,
+        )
 
 
 def calibrated(jobs: list[Job], words: argparse.Namespace) -> int:
@@ -72,18 +76,28 @@ def row(path: Path, factor: float) -> dict[str, object] | None:
     last = lines[-1]
     cosines = last["cosine"].values()
     return {
-        "variant": last["variant"], "epochs": f"{last['epoch']} of {last['epochs']}",
-        "accuracy %": 100 * last["accuracy"], "best %": 100 * max(line["accuracy"] for line in lines),
-        "last loss": last["loss"], "s/epoch": sum(line["seconds"] for line in lines) / len(lines),
-        "peak MiB": (last["peak"] or 0) / 2**20, "cosine, least": min(cosines),
-        "mean": sum(cosines) / len(cosines), "length": factor,
+        "variant": last["variant"],
+        "epochs": f"{last['epoch']} of {last['epochs']}",
+        "accuracy %": 100 * last["accuracy"],
+        "best %": 100 * max(line["accuracy"] for line in lines),
+        "last loss": last["loss"],
+        "s/epoch": sum(line["seconds"] for line in lines) / len(lines),
+        "peak MiB": (last["peak"] or 0) / 2**20,
+        "cosine, least": min(cosines),
+        "mean": sum(cosines) / len(cosines),
+        "length": factor,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Other options go to accuracy.py.")
-    parser.add_argument("--jobs", type=Job.of, nargs="+", metavar="VARIANT[:FACTOR]",
-                        default=[Job(name, 1) for name in ("stock", "exact", "pool2", "pool4", "pool2-int8")])
+    parser.add_argument(
+        "--jobs",
+        type=Job.of,
+        nargs="+",
+        metavar="VARIANT[:FACTOR]",
+        default=[Job(name, 1) for name in ("stock", "exact", "pool2", "pool4", "pool2-int8")],
+    )
     parser.add_argument("--minutes", type=float, required=True, help="for everything")
     parser.add_argument("--calibrate", type=float, default=15, metavar="SECONDS")
     parser.add_argument("--epochs", type=int, help="of a job with factor 1; else as many as there is time for")
@@ -109,8 +123,12 @@ def main() -> None:
     rows = []
     for job in words.jobs:
         # Names of nets have no "-", those of variants may: pool2-int8 is not int8.
-        found = [path for path in folder.glob(f"*-{job.epochs(base)}e.jsonl") if path.stat().st_mtime >= began
-                 and path.name.partition("-")[2] == f"{job.variant}-{job.epochs(base)}e.jsonl"]
+        found = [
+            path
+            for path in folder.glob(f"*-{job.epochs(base)}e.jsonl")
+            if path.stat().st_mtime >= began
+            and path.name.partition("-")[2] == f"{job.variant}-{job.epochs(base)}e.jsonl"
+        ]
         rows += [one for path in found if (one := row(path, job.factor))]
     out = Output(words.save)
     out.put(f"`./dev bench compress side_by_side {shlex.join(sys.argv[1:])}` on {datetime.date.today()}.\n")

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-from ebb._measure import LiveBytes
 from kept import Kept
 from nets import build_for
+from torch import Tensor
 from variants import VARIANTS
+
+from ebb._tensor.memory import LiveBytes
 
 PHASES = ("input", "forward", "loss", "backward", "optimiser")
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -117,10 +117,13 @@ class Trial:
 
     def own_bytes(self) -> int:
         """Of weights, buffers and the optimiser's state."""
-        state = (value for entry in self._optimiser.state.values() for value in entry.values()
-                 if isinstance(value, Tensor))
-        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes()
-                    for tensor in itertools.chain(self.model.parameters(), self.model.buffers(), state)}
+        state = (
+            value for entry in self._optimiser.state.values() for value in entry.values() if isinstance(value, Tensor)
+        )
+        storages = {
+            tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes()
+            for tensor in itertools.chain(self.model.parameters(), self.model.buffers(), state)
+        }
         return sum(storages.values())
 
     def phases(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -142,8 +145,10 @@ class Trial:
             self._optimiser.step()
             held.end("optimiser")
         own = self.own_bytes()
-        return ({"model": own} | {phase: own + held.after[phase] for phase in PHASES},
-                {"model": own} | {phase: own + held.most[phase] for phase in PHASES})
+        return (
+            {"model": own} | {phase: own + held.after[phase] for phase in PHASES},
+            {"model": own} | {phase: own + held.most[phase] for phase in PHASES},
+        )
 
     def seconds(self, steps: int) -> float:
         """Of one step, over so many in a row."""

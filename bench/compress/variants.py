@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from published import published
 from torch import Tensor, nn
 
 import ebb
-from published import published
 
 LOSSY = [("pool", 4), "int8"]
 
@@ -21,8 +21,9 @@ VARIANTS: dict[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "recompute": lambda model, sample: ebb.compress(model, norm="recompute"),
     "pool2": lambda model, sample: ebb.compress(model, 2),
     # Also what can be computed again from a norm's input: less to compute, more to keep.
-    "pool2-all": lambda model, sample: ebb.compress(model, {name: 2 for name, layer in model.named_modules()
-                                                           if isinstance(layer, nn.Conv2d)}),
+    "pool2-all": lambda model, sample: ebb.compress(
+        model, {name: 2 for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)}
+    ),
     "pool4": lambda model, sample: ebb.compress(model, 4),
     "int8": lambda model, sample: ebb.compress(model, norm="int8"),
     "pool2-int8": lambda model, sample: ebb.compress(model, 2, norm="int8"),

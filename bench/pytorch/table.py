@@ -19,9 +19,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import ebb
-from ebb._measure import LiveBytes
 from workloads import ALL, CellLoop, Size, Workload
+
+import ebb
+from ebb._tensor.memory import LiveBytes
 
 
 def timed(run: Callable[[], None], device: torch.device, rounds: int) -> float:
@@ -52,16 +53,24 @@ def peak(run: Callable[[], None], device: torch.device) -> int:
 
 def row(load: Workload, way: str, run: Callable[[], None], plain: dict | None, rounds: int) -> dict:
     run()  # measures, plans, warms up
-    found = {"workload": load.name, "steps": load.steps, "way": way, "seconds": timed(run, load.device, rounds),
-             "peak": peak(run, load.device) + (load.native_bytes() if way.startswith("ebb") else 0)}
+    found = {
+        "workload": load.name,
+        "steps": load.steps,
+        "way": way,
+        "seconds": timed(run, load.device, rounds),
+        "peak": peak(run, load.device) + (load.native_bytes() if way.startswith("ebb") else 0),
+    }
     if not way.startswith("checkpoint"):  # which sums up a loss chunk by chunk
         found["peak"] -= load.output_bytes()
     found["time"] = found["seconds"] / plain["seconds"] if plain else 1.0
     found["memory"] = found["peak"] / plain["peak"] if plain else 1.0
     if way.startswith("ebb"):
         found["report"] = ebb.last_report().brief() if ebb.last_report() else ""
-    print(f"| {load.name} | {load.steps} | {way} | {found['seconds']:.4g} s | {found['time']:.3f} | "
-          f"{found['peak'] / 2**20:.4g} MiB | {100 * found['memory']:.3g} % |", flush=True)
+    print(
+        f"| {load.name} | {load.steps} | {way} | {found['seconds']:.4g} s | {found['time']:.3f} | "
+        f"{found['peak'] / 2**20:.4g} MiB | {100 * found['memory']:.3g} % |",
+        flush=True,
+    )
     return found
 
 
@@ -74,7 +83,9 @@ def in_share(load: Workload, share: float, plain: dict, rounds: int, tiers: list
         if error.code != "infeasible_budget":
             raise
         least = int(1.02 * error.least_budget)
-        return row(load, f"ebb, {100 * least / plain['peak']:.2g} %{where} (least)", load.ebb(least, tiers), plain, rounds)
+        return row(
+            load, f"ebb, {100 * least / plain['peak']:.2g} %{where} (least)", load.ebb(least, tiers), plain, rounds
+        )
 
 
 def compare(load: Workload, rounds: int, quick: bool) -> list[dict]:
@@ -96,8 +107,16 @@ def glue() -> float:
     """Seconds of ebb's own for each action of the executor: f does nothing, and what torch's engine takes is not counted."""
     state = torch.zeros(4, requires_grad=True)
     steps = 2000
-    found = ebb.scan(lambda c, x: (c, None), state, None, length=steps, chunk=1, budget="16KiB", strategy="revolve",
-                     preserve_rng_state=False)
+    found = ebb.scan(
+        lambda c, x: (c, None),
+        state,
+        None,
+        length=steps,
+        chunk=1,
+        budget="16KiB",
+        strategy="revolve",
+        preserve_rng_state=False,
+    )
     engine, inside = torch.autograd.grad, 0.0
 
     def timed_engine(*args: object, **options: object) -> object:
@@ -130,7 +149,11 @@ def main() -> None:
     device = torch.device(options.device)
     default = (64, 256, 1024) if device.type == "cuda" else (32, 64, 128)
     size = Size(*(options.size or default))
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    name = (
+        torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    )
     print(f"PyTorch {torch.__version__}, {name}; B={size.batch} I={size.inputs} H={size.hidden} {options.dtype}\n")
     print("| workload | T | way | seconds | time | peak | memory |\n|---|---|---|---|---|---|---|")
     rows = []

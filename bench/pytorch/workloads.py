@@ -38,6 +38,7 @@ class Workload:
         def run() -> None:
             _, loss = ebb.scan(self.f, self.init(), self.xs, budget=budget, tiers=tiers, reduce="sum")
             self.finish(loss)
+
         return run
 
     def native_bytes(self) -> int:
@@ -71,20 +72,24 @@ class Workload:
 
         carry, total = self.init(), 0
         for start in range(0, self.steps, chunk):
-            carry, loss = checkpoint(part, carry, self.xs[start:start + chunk], use_reentrant=False)
+            carry, loss = checkpoint(part, carry, self.xs[start : start + chunk], use_reentrant=False)
             total = total + loss
         self.finish(total)
 
     def sequential(self) -> None:
         """torch.utils.checkpoint_sequential with about as many segments as the square root; the loss travels along."""
+
         def at(t: int) -> Callable:
             def step(state: tuple) -> tuple:
                 carry, y = self.f(state[:-1], self.xs[t])
                 return (*carry, state[-1] + y)
+
             return step
 
         start = (*self.init(), torch.zeros((), device=self.device, dtype=self.xs.dtype))
-        out = checkpoint_sequential([at(t) for t in range(self.steps)], math.isqrt(self.steps), start, use_reentrant=False)
+        out = checkpoint_sequential(
+            [at(t) for t in range(self.steps)], math.isqrt(self.steps), start, use_reentrant=False
+        )
         self.finish(out[-1])
 
     def saved_on_cpu(self) -> None:
@@ -142,7 +147,7 @@ class Layer(Workload):
         chunk = math.isqrt(self.steps)
         state, loss = (self.zero[None], self.zero[None]), 0
         for start in range(0, self.steps, chunk):
-            y, state = checkpoint(self.module, self.xs[start:start + chunk], state, use_reentrant=False)
+            y, state = checkpoint(self.module, self.xs[start : start + chunk], state, use_reentrant=False)
             loss = loss + y.sum()
         self.finish(loss / (self.steps * self.zero.numel()))
 
@@ -152,8 +157,9 @@ class Layer(Workload):
         self.finish(y.mean())
 
     def ebb(self, budget: int | str | None, tiers: list | None = None) -> Callable[[], None]:
-        ours = ebb.nn.LSTM(self.size.inputs, self.size.hidden, budget=budget, tiers=tiers, device=self.device,
-                           dtype=self.xs.dtype)
+        ours = ebb.nn.LSTM(
+            self.size.inputs, self.size.hidden, budget=budget, tiers=tiers, device=self.device, dtype=self.xs.dtype
+        )
         ours.load_state_dict(self.module.state_dict())
         self._ours = ours
 
@@ -161,6 +167,7 @@ class Layer(Workload):
             ours.zero_grad()
             y, _ = ours(self.xs)
             self.finish(y.mean())
+
         return run
 
 

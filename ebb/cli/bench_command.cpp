@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/cli/async_bench.h"
-#include "ebb/cli/async_bench_text.h"
 #include "ebb/cli/double_command.h"
 #include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
-#include "ebb/cli/stencil_step.h"
 #include "ebb/cli/watched.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/async_bench.h"
+#include "ebb/experiments/async_bench_text.h"
+#include "ebb/experiments/stencil_step.h"
 
 namespace ebb {
 namespace {

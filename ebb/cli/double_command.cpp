@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "ebb/cli/double_bench.h"
-#include "ebb/cli/double_text.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/workers.h"
+#include "ebb/experiments/double_bench.h"
+#include "ebb/experiments/double_text.h"
 
 namespace ebb {
 namespace {

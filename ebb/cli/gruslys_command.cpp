@@ -7,13 +7,13 @@
 #include <ostream>
 #include <string>
 
-#include "ebb/cli/gruslys_bench.h"
-#include "ebb/cli/gruslys_text.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/workers.h"
+#include "ebb/experiments/gruslys_bench.h"
+#include "ebb/experiments/gruslys_text.h"
 
 namespace ebb {
 namespace {

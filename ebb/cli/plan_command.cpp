@@ -12,9 +12,9 @@
 #include "ebb/cli/picture.h"
 #include "ebb/cli/plan_request.h"
 #include "ebb/cli/plan_text.h"
-#include "ebb/cli/units.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
+#include "ebb/core/units.h"
 #include "ebb/plan/checkpoint_schedules.h"
 #include "ebb/plan/text.h"
 

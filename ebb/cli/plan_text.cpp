@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/units.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
 
 namespace ebb {
 namespace {

@@ -14,10 +14,10 @@
 #include "ebb/cli/heading.h"
 #include "ebb/cli/probe_text.h"
 #include "ebb/cli/status_line.h"
-#include "ebb/cli/stencil_step.h"
 #include "ebb/cli/tier_option.h"
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
+#include "ebb/experiments/stencil_step.h"
 #include "ebb/plan/text.h"
 #include "ebb/run/profile.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <ostream>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/units.h"
 #include "ebb/core/json.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
 #include "ebb/device/buffer.h"
 #include "ebb/plan/text.h"
 #include "ebb/store/file.h"

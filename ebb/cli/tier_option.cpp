@@ -257,10 +257,4 @@ std::string temporary_tier() {
   return "disk:file=" + (failed ? std::string("/tmp") : directory.string());
 }
 
-std::vector<SlowTier> slow_tiers(std::span<const RealTier> tiers) {
-  std::vector<SlowTier> all;
-  for (const RealTier& real : tiers) all.push_back(real.tier);
-  return all;
-}
-
 }  // namespace ebb

@@ -12,7 +12,7 @@
 
 #include "ebb/core/bytes.h"
 #include "ebb/plan/platform.h"
-#include "ebb/store/slow_tier.h"
+#include "ebb/store/real_tier.h"
 
 namespace ebb {
 
@@ -32,15 +32,6 @@ struct TierOption {
 // '.'. Throws Error(invalid_argument) that names the part, its value and what is allowed.
 TierOption parse_tier(std::string_view word);
 
-// A tier of this machine.
-struct RealTier {
-  enum class Kind { memory, file, null };
-  SlowTier tier;
-  Kind kind = Kind::null;
-  std::string directory;  // of a file
-  FileOptions options;
-};
-
 // NAME:memory | NAME:file=DIRECTORY | NAME:null, with ,capacity=BYTES and, for a file,
 // ,engine=uring|threads|any and ,direct=yes|no. Left out: the capacity is what is free there now,
 // no limit for null; engine any; direct yes. A directory has no comma in its name; whether it exists
@@ -48,7 +39,6 @@ struct RealTier {
 RealTier parse_real_tier(std::string_view word);
 // Several, with different names.
 std::vector<RealTier> parse_real_tiers(std::span<const std::string> words);
-std::vector<SlowTier> slow_tiers(std::span<const RealTier> tiers);
 
 // The word for a file in the directory for temporary files: "disk:file=/tmp".
 std::string temporary_tier();

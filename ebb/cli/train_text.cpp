@@ -5,9 +5,9 @@
 #include <cmath>
 #include <ostream>
 
-#include "ebb/cli/layout.h"
-#include "ebb/cli/units.h"
 #include "ebb/core/json.h"
+#include "ebb/core/layout.h"
+#include "ebb/core/units.h"
 
 namespace ebb {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "ebb/plan/mix.h"
 #include "ebb/plan/segment_table.h"
+#include "ebb/plan/uniform_mix.h"
 
 namespace ebb {
 namespace {
@@ -110,7 +110,7 @@ class ChainPolicy : public Policy {
 
 Draft draft_chain(const Problem& p) {
   if (p.steps() == 0) return descend(nullptr, p.root());
-  if (p.chain.is_uniform() && p.steps() > kItems) return draft_mix(p, true);
+  if (p.chain.is_uniform() && p.steps() > kItems) return draft_uniform_mix(p, true);
   auto policy = std::make_shared<ChainPolicy>(p);
   Segment root = p.root();
   root.level = static_cast<std::int32_t>(StartKind::free);

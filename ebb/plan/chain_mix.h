@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mix for different steps: a state or a tape per place, every step with its own costs and sizes.
+// Chain mix: a state or a tape per place, every step with its own costs and sizes.
 //
 // Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019 (rotor); Gruslys et al. 2016 (BPTT-MSM).
 // Model: the whole machine without slow tiers, memory counted as replay counts it. Three tables

@@ -7,12 +7,12 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/binomial.h"
 #include "ebb/plan/chain_mix.h"
+#include "ebb/plan/hierarchy.h"
 #include "ebb/plan/interval.h"
-#include "ebb/plan/mix.h"
-#include "ebb/plan/mixed.h"
 #include "ebb/plan/online.h"
+#include "ebb/plan/slot_mix.h"
 #include "ebb/plan/stream.h"
-#include "ebb/plan/tiers.h"
+#include "ebb/plan/uniform_mix.h"
 
 namespace ebb {
 namespace {
@@ -115,20 +115,20 @@ constexpr std::array kTable = std::to_array<Row>({
      intervals<kLevelsBinomial>,
      least_intervals<kLevelsBinomial>,
      {.intervals = Intervals::some}},
-    {{"disk_revolve", "tiers", "states in fast and in the first slow tier", "Aupy et al. 2016",
+    {{"disk_revolve", "hierarchy", "states in fast and in the first slow tier", "Aupy et al. 2016",
       "states only, transfers in turn, uniform steps", false, true},
      draft_disk_revolve,
-     least_first_tier,
+     least_disk_revolve,
      {.covered = Covered::with_one_tier}},
-    {{"periodic_disk", "tiers", "a state to the first slow tier every period",
+    {{"periodic_disk", "hierarchy", "a state to the first slow tier every period",
       "Aupy & Herrmann 2017", kNotOptimal, false, true},
      draft_periodic_disk,
      least_periodic_disk,
      {.period = true}},
-    {{"h_revolve", "tiers", "states in any number of tiers", "Herrmann & Pallez 2020",
+    {{"h_revolve", "hierarchy", "states in any number of tiers", "Herrmann & Pallez 2020",
       "states only, transfers in turn, uniform steps", false, false},
      draft_h_revolve,
-     least_tiers},
+     least_h_revolve},
     {{"async", "stream", "states written and read ahead behind compute", "Kukreja et al. 2018",
       kNotOptimal, false, true},
      draft_async,

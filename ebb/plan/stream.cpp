@@ -7,9 +7,9 @@
 
 #include "ebb/core/error.h"
 #include "ebb/plan/binomial.h"
-#include "ebb/plan/mix.h"
 #include "ebb/plan/replay.h"
 #include "ebb/plan/stream_cursor.h"
+#include "ebb/plan/uniform_mix.h"
 
 namespace ebb {
 namespace {
@@ -142,7 +142,8 @@ class Stream {
       const std::int64_t slots = std::max<std::int64_t>(p_.states_in(room), 1);
       return {binomial_.get(), slots, steps < 1 ? 0 : steps + binomial_advances(steps, slots)};
     }
-    if (!mix_) mix_ = mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerEntries);
+    if (!mix_)
+      mix_ = uniform_mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerEntries);
     if (charged && room < scale_bytes(p_.step.tape, steps - 1)) room -= state();
     const std::int64_t units = mix_->units_in(room);
     return {mix_.get(), units, mix_->forwards(steps, units)};
@@ -284,7 +285,7 @@ class Stream {
   bool may_tape_;
   std::int64_t replayed_ = 0;  // actions
   std::shared_ptr<const Policy> binomial_ = std::make_shared<BinomialPolicy>(false);
-  std::shared_ptr<const MixPolicy> mix_;
+  std::shared_ptr<const UniformMixPolicy> mix_;
 };
 
 Draft draft_stream(const Problem& p, bool tapes) {

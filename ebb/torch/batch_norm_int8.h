@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ebb/codec/int8_rows.h"
+#include "ebb/compress/int8_rows.h"
 #include "ebb/torch/codec_call.h"
 #include "ebb/torch/norm.h"
 

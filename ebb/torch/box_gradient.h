@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient from a pooled input in torch's operations, for other devices than a CPU: as
-// ebb/codec/pooled_gradient.h has it, without spreading the input. The outputs that one tap takes
+// ebb/compress/pooled_gradient.h has it, without spreading the input. The outputs that one tap takes
 // to one block are box sums of gy; the gradient is a convolution of those with the pooled input,
 // with strides of a block and its taps in reverse.
 #pragma once

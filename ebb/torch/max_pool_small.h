@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ebb/codec/small_indices.h"
+#include "ebb/compress/small_indices.h"
 #include "ebb/torch/codec_call.h"
 
 namespace ebb::torch {

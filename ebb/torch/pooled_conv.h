@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdint>
 
-#include "ebb/codec/block_pool.h"
-#include "ebb/codec/pooled_gradient.h"
+#include "ebb/compress/block_pool.h"
+#include "ebb/compress/pooled_gradient.h"
 #include "ebb/torch/box_gradient.h"
 #include "ebb/torch/codec_call.h"
 #include "ebb/torch/convolution.h"

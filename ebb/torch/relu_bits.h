@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ebb/codec/sign_bits.h"
+#include "ebb/compress/sign_bits.h"
 #include "ebb/torch/codec_call.h"
 
 namespace ebb::torch {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "ebb/data/batch.h"
+#include "ebb/data/task.h"
 #include "ebb/run/network.h"
-#include "ebb/train/batch.h"
-#include "ebb/train/task.h"
 
 namespace ebb {
 

@@ -8,12 +8,12 @@
 #include <stop_token>
 #include <vector>
 
+#include "ebb/data/batch.h"
+#include "ebb/data/task.h"
 #include "ebb/run/network.h"
 #include "ebb/run/run.h"
-#include "ebb/train/batch.h"
 #include "ebb/train/batch_loss.h"
 #include "ebb/train/options.h"
-#include "ebb/train/task.h"
 
 namespace ebb {
 

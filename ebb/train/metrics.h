@@ -9,7 +9,7 @@
 #include <string>
 
 #include "ebb/core/bytes.h"
-#include "ebb/train/task.h"
+#include "ebb/data/task.h"
 
 namespace ebb {
 

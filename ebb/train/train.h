@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "ebb/data/task.h"
 #include "ebb/run/report.h"
 #include "ebb/store/slow_tier.h"
 #include "ebb/train/metrics.h"
 #include "ebb/train/options.h"
 #include "ebb/train/ranks.h"
-#include "ebb/train/task.h"
 
 namespace ebb {
 

@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "ebb/data/sampler.h"
 #include "ebb/train/batch_run.h"
-#include "ebb/train/sampler.h"
 #include "ebb/train/train.h"
 
 namespace ebb {

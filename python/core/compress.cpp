@@ -7,11 +7,11 @@
 
 #include <limits>
 
-#include "ebb/codec/block_pool.h"
-#include "ebb/codec/int8_rows.h"
-#include "ebb/codec/pooled_gradient.h"
-#include "ebb/codec/sign_bits.h"
-#include "ebb/codec/small_indices.h"
+#include "ebb/compress/block_pool.h"
+#include "ebb/compress/int8_rows.h"
+#include "ebb/compress/pooled_gradient.h"
+#include "ebb/compress/sign_bits.h"
+#include "ebb/compress/small_indices.h"
 #include "ebb/core/error.h"
 #include "python/core/topics.h"
 #include "python/core/worker_pool.h"

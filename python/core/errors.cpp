@@ -35,7 +35,7 @@ const char* code_name(ErrorCode code) {
 
 // ebb.Error is a class of the package, so that Python code can raise it too.
 void raise_error(const Error& error) {
-  nb::object type = nb::module_::import_("ebb._errors").attr("Error");
+  nb::object type = nb::module_::import_("ebb._base.errors").attr("Error");
   nb::object least = nb::none();
   if (error.least_budget()) least = nb::int_(*error.least_budget());
   nb::object raised = type(error.what(), code_name(error.code()), least);

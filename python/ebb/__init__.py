@@ -10,28 +10,28 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ebb._budget import Budget
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
 from ebb._core import version as __version__
-from ebb._errors import Error
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
 from ebb.running import RunResult, run
 from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
 # Where names live that need more than NumPy; a module stands for itself.
 _LATER = {
-    "Chain": "ebb._chain",
-    "compress": "ebb._compress",
-    "compression_report": "ebb._compression_report",
-    "decompress": "ebb._compress",
-    "fit": "ebb._fit",
-    "last_report": "ebb._engine",
+    "Chain": "ebb._loop.chain",
+    "compress": "ebb._compress.compress",
+    "compression_report": "ebb._compress.report",
+    "decompress": "ebb._compress.compress",
+    "fit": "ebb._fit.fit",
+    "last_report": "ebb._loop.engine",
     "nn": "",
-    "offload": "ebb._offload",
-    "probe": "ebb._probe",
-    "scan": "ebb._scan",
+    "offload": "ebb._offload.offload",
+    "probe": "ebb._loop.probe",
+    "scan": "ebb._loop.scan",
     "schedules": "",
-    "verify": "ebb._probe",
-    "while_loop": "ebb._scan",
+    "verify": "ebb._loop.verify",
+    "while_loop": "ebb._loop.while_loop",
 }
 
 __all__ = [

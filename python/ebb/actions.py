@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ebb._errors import Error
+from ebb._base.errors import Error
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb import _core, actions
-from ebb._errors import Error
-from ebb._request import ChainLike, PlatformLike, Request, TierLike, read_chain, read_options, read_platform
-from ebb._request import state_of_all
-from ebb._sizes import UNLIMITED
+from ebb._base.errors import Error
+from ebb._base.request import (
+    ChainLike,
+    PlatformLike,
+    Request,
+    TierLike,
+    read_chain,
+    read_options,
+    read_platform,
+    state_of_all,
+)
+from ebb._base.sizes import UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -295,8 +303,10 @@ def sweep(steps: int | None = None, *, points: int = 12, **words: Any) -> list[P
     start = time.perf_counter()
     found = _core.sweep(*request, points)
     if not found:
-        raise Error(f"{request.options.strategy} fits in no budget; add a slow tier or take another strategy",
-                    "infeasible_budget")
+        raise Error(
+            f"{request.options.strategy} fits in no budget; add a slow tier or take another strategy",
+            "infeasible_budget",
+        )
     seconds = (time.perf_counter() - start) / len(found)
     return [Plan(request, one, seconds) for _, one in found]
 

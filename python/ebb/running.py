@@ -37,10 +37,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ebb import _core
-from ebb._errors import Error
-from ebb._layout import Arrays, Layout
-from ebb._request import as_count
-from ebb._sizes import UNLIMITED, as_bytes
+from ebb._base.arrays import Arrays, Layout
+from ebb._base.errors import Error
+from ebb._base.request import as_count
+from ebb._base.sizes import UNLIMITED, as_bytes
 from ebb.tiers import Tier, slow_tiers
 
 # One measurement should be this long at least, or clocks and chance weigh in.
@@ -66,9 +66,7 @@ class RangeStep(Protocol):
 
     def advance(self, start: int, end: int, state: Arrays, first: bool, /) -> int | None: ...
 
-    def record(
-        self, start: int, end: int, state: Arrays, tapes: Arrays, after: Arrays, first: bool, /
-    ) -> None: ...
+    def record(self, start: int, end: int, state: Arrays, tapes: Arrays, after: Arrays, first: bool, /) -> None: ...
 
     def reverse(self, start: int, end: int, tapes: Arrays, after: Arrays, adjoint: Arrays, /) -> None: ...
 

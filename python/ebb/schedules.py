@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ebb import _core, planning
-from ebb._errors import Error
-from ebb._request import as_count
-from ebb._sizes import UNLIMITED
+from ebb._base.errors import Error
+from ebb._base.request import as_count
+from ebb._base.sizes import UNLIMITED
 
 try:
     import checkpoint_schedules as cs
@@ -128,9 +128,7 @@ class HRevolve(Schedule):
         rd: float = 2,
     ):
         tiers = _disk(snapshots_on_disk, wd, rd)
-        super().__init__(
-            "h_revolve", max_n, slots=snapshots_in_ram, forward=uf, backward=ub, tiers=tiers, sync=True
-        )
+        super().__init__("h_revolve", max_n, slots=snapshots_in_ram, forward=uf, backward=ub, tiers=tiers, sync=True)
 
 
 class DiskRevolve(Schedule):
@@ -138,9 +136,7 @@ class DiskRevolve(Schedule):
 
     def __init__(self, max_n: int, snapshots_in_ram: int, uf: float = 1, ub: float = 1, wd: float = 2, rd: float = 2):
         tiers = _disk(None, wd, rd)
-        super().__init__(
-            "disk_revolve", max_n, slots=snapshots_in_ram, forward=uf, backward=ub, tiers=tiers, sync=True
-        )
+        super().__init__("disk_revolve", max_n, slots=snapshots_in_ram, forward=uf, backward=ub, tiers=tiers, sync=True)
 
 
 class PeriodicDiskRevolve(Schedule):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ebb import _core
-from ebb._errors import Error
-from ebb._sizes import as_bytes
+from ebb._base.errors import Error
+from ebb._base.sizes import as_bytes
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,13 @@ def listed(tiers: Tier | Iterable[Tier] | None) -> tuple[Tier, ...]:
     """The tiers, nearest first; their names must differ."""
     if tiers is None:
         return ()
-    given = (tiers,) if isinstance(tiers, (MemoryTier, FileTier)) else tuple(tiers) if isinstance(tiers, Iterable) else (tiers,)
+    given = (
+        (tiers,)
+        if isinstance(tiers, (MemoryTier, FileTier))
+        else tuple(tiers)
+        if isinstance(tiers, Iterable)
+        else (tiers,)
+    )
     for tier in given:
         if not isinstance(tier, (MemoryTier, FileTier)):
             raise Error(f"tiers: {tier!r} is no tier; ebb.memory_tier and ebb.file_tier make them")

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/data/task.h"
 #include "ebb/train/options.h"
-#include "ebb/train/task.h"
 #include "tests/cli/run.h"
 
 namespace ebb {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ebb/core/error.h"
-#include "ebb/train/read_events.h"
+#include "ebb/data/read_events.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "ebb/core/error.h"
-#include "ebb/train/read_mat.h"
+#include "ebb/data/read_mat.h"
 
 namespace {
 

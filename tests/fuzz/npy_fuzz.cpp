@@ -8,7 +8,7 @@
 #include <string>
 
 #include "ebb/core/error.h"
-#include "ebb/train/read_npy.h"
+#include "ebb/data/read_npy.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "ebb/core/error.h"
-#include "ebb/train/read_wav.h"
+#include "ebb/data/read_wav.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name libFuzzer calls
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -10,6 +10,9 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from check import check  # noqa: E402
 
 # file, its text, the rule it breaks
 PLANTED = [
@@ -40,6 +43,22 @@ PLANTED = [
     ("ebb/plan/planted.cpp", 'void f() { puts("x"); }\n', "printing"),
     ("ebb/plan/planted.cpp", "void f() { std::abort(); }\n", "ending"),
     ("ebb/plan/planted.cpp", "void f() { exit(1); }\n", "ending"),
+    ("python/ebb/_base/planted.py", "from ebb._tensor.trees import Structure\n", "layer"),
+    ("python/ebb/_loop/planted.py", "from ebb._offload.offload import offload\n", "layer"),
+    ("python/ebb/_loop/codec/planted.py", "import ebb._compress.recipes\n", "layer"),
+    ("python/ebb/_compress/planted.py", "def f():\n    from ebb._fit import fit\n", "layer"),
+    ("python/ebb/_tensor/planted.py", "from ebb import nn\n", "layer"),
+    ("python/ebb/nn/planted.py", "from ebb._compress.settings import Settings\n", "layer"),
+    ("python/ebb/planning.py", "from ebb.schedules import schedule\n", "layer"),
+    ("python/ebb/_loop/planted.py", "import ebb\n", "room"),
+    ("python/ebb/_loop/planted.py", "from ebb import scan\n", "room"),
+    ("python/ebb/_loop/planted.py", "from .scan import scan\n", "path"),
+    ("python/ebb/_base/planted.py", "import torch\n", "torch"),
+    ("python/ebb/running.py", "from torch import Tensor\n", "torch"),
+    ("python/ebb/_loop/planted.py", "import triton.language as tl\n", "triton"),
+    ("python/ebb/planning.py", "import checkpoint_schedules\n", "schedules"),
+    ("python/ebb/_utils.py", "x = 1\n", "room"),
+    ("python/ebb/utils/planted.py", "x = 1\n", "room"),
 ]
 
 # file, its text: allowed
@@ -51,6 +70,12 @@ HARMLESS = [
     ("ebb/plan/planted.cpp", '#include "ebb/core/bytes.h"\n#include "ebb/plan/chain.h"\n#include <vector>\n'),
     ("ebb/device/planted.cu", "#include <cuda_runtime.h>\n"),
     ("ebb/cli/planted.cpp", '#include <iostream>\n#include "ebb/ebb.h"\nvoid f() { std::cout << 1; std::exit(2); }\n'),
+    (
+        "python/ebb/_fit/planted.py",
+        "import torch\nfrom ebb import _core\nfrom ebb._compress.compress import compress\n",
+    ),
+    ("python/ebb/nn/planted.py", "from ebb._loop.scan import scan\nfrom ebb.nn.rnn import LSTM\n"),
+    ("python/ebb/_base/planted.py", '"""from ebb._fit import fit"""\n# import torch\nimport numpy\n'),
 ]
 
 
@@ -59,37 +84,54 @@ class Planted(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        shutil.copytree(HERE.parents[1] / "ebb", self.root / "ebb")
+        for folder in ("ebb", "python"):
+            shutil.copytree(HERE.parents[1] / folder, self.root / folder)
         for neighbour in ("ebb/device/planted.h", "ebb/store/planted.h"):
             (self.root / neighbour).parent.mkdir(exist_ok=True)
             (self.root / neighbour).write_text("#pragma once\n")
 
     def check_with(self, path, text):
+        """Violations in one file of the tree with this text. The others are looked at by `layers`."""
         file = self.root / path
         file.parent.mkdir(exist_ok=True)
+        before = file.read_text() if file.exists() else None
         file.write_text(text)
-        done = subprocess.run([sys.executable, HERE / "check.py", self.root], capture_output=True, text=True)
-        file.unlink()
-        return done
+        found, counts = check(self.root, path)
+        self.assertEqual(sum(counts), 1)
+        if before is None:
+            file.unlink()
+        else:
+            file.write_text(before)
+        return found
 
     def test_every_planted_violation_is_named(self):
         for path, text, rule in PLANTED:
             with self.subTest(path=path, text=text):
-                done = self.check_with(path, text)
-                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-                self.assertRegex(done.stdout, rf"(?m)^{path}:\d+: \[{rule}\]")
-                self.assertIn(", 1 violations", done.stdout)
+                found = self.check_with(path, text)
+                self.assertEqual(len(found), 1, found)
+                self.assertRegex(found[0], rf"^{path}:\d+: \[{rule}\]")
 
     def test_what_is_allowed_passes(self):
         for path, text in HARMLESS:
             with self.subTest(path=path, text=text):
-                done = self.check_with(path, text)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(self.check_with(path, text), [])
+
+    def test_the_program_names_a_violation_and_fails(self):
+        self.assertEqual(self.run_program().returncode, 0)
+        path, text, rule = PLANTED[0]
+        (self.root / path).write_text(text)
+        done = self.run_program()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, rf"(?m)^{path}:\d+: \[{rule}\]")
+        self.assertIn(", 1 violations", done.stdout)
 
     def test_an_empty_tree_fails(self):
-        shutil.rmtree(self.root / "ebb")
-        done = subprocess.run([sys.executable, HERE / "check.py", self.root], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 1)
+        for folder in ("python/ebb", "ebb"):
+            shutil.rmtree(self.root / folder)
+            self.assertEqual(self.run_program().returncode, 1)
+
+    def run_program(self):
+        return subprocess.run([sys.executable, HERE / "check.py", self.root], capture_output=True, text=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden numbers of papers.md 0.4, 1.3 (MSM, Gruslys' headline and Figure 5) and 5.6 (Mixed);
 // peers.md 7.2.
-#include "ebb/plan/mix.h"
+#include "ebb/plan/uniform_mix.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(GoldenMix, MsmTotals) {
   }
 }
 
-// The recurrence of mix.h as it stands there, every cut tried.
+// The recurrence of uniform_mix.h as it stands there, every cut tried.
 class Recurrence {
  public:
   Recurrence(std::int64_t steps, std::int64_t units, std::int64_t state, std::int64_t tape) {
@@ -85,7 +85,7 @@ TEST(GoldenMix, MsmIsItsRecurrence) {
   constexpr std::int64_t units = 40;
   for (const auto& [state, tape] : {std::pair{1, 1}, {1, 2}, {1, 5}, {2, 3}, {3, 7}, {5, 2}}) {
     const Recurrence plain(steps, units, state, tape);
-    const auto ours = mix_policy(steps, state, tape, units, false, kTableEntries);
+    const auto ours = uniform_mix_policy(steps, state, tape, units, false, kTableEntries);
     for (std::int64_t m = 0; m <= units; ++m) {
       for (std::int64_t t = 1; t <= steps; ++t) {
         ASSERT_EQ(ours->forwards(t, m), plain.at(t, m))
@@ -104,8 +104,8 @@ TEST(GoldenMix, CapacitiesAreNearTheTable) {
         Machine machine;
         machine.working = 0;
         machine.platform.fast = room;
-        const auto table = mix_policy(steps, state, tape, room, false, kTableEntries);
-        const auto capacities = mix_policy(steps, state, tape, room, false, 0);
+        const auto table = uniform_mix_policy(steps, state, tape, room, false, kTableEntries);
+        const auto capacities = uniform_mix_policy(steps, state, tape, room, false, 0);
         Segment all{0, steps};
         all.room = capacities->units_in(room);
         const auto found = replay(chain, machine, *descend(capacities, all).start()).forwards;
@@ -178,7 +178,7 @@ void expect_chen(const Chen& row, std::size_t lengths) {
   const auto longest = static_cast<std::int64_t>(kChenSteps[lengths - 1]);
   const auto chens_most = static_cast<Bytes>(std::sqrt(kChenSteps[lengths - 1]) * item);
   const Bytes most = longest < 1000 ? chens_most : std::max(chens_most, headline_extra(row.alpha));
-  const auto table = mix_policy(longest, 1, row.alpha, most, false, kTableEntries);
+  const auto table = uniform_mix_policy(longest, 1, row.alpha, most, false, kTableEntries);
   if (longest >= 1000) {
     const auto forwards = static_cast<double>(table->forwards(1000, headline_extra(row.alpha)));
     EXPECT_NEAR(forwards / 1000, 1.950, 0.0015);

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import torch
+from scan_oracle import clones, least
 
 import ebb
 import ebb.nn
-from scan_oracle import clones, least
 
 BATCH, WIDTH, STEPS = 8, 32, 36
 
@@ -18,6 +18,7 @@ def lstm(dtype=torch.float32):
     def f(carry, x):
         h, c = cell(x, carry)
         return (h, c), h
+
     zero = torch.zeros(BATCH, WIDTH, dtype=dtype)
     return f, (zero, zero.clone()), torch.randn(STEPS, BATCH, WIDTH, dtype=dtype), list(cell.parameters())
 
@@ -27,6 +28,7 @@ def lif(width: int = 64, dtype=torch.float32):
 
     def f(carry, x):
         return cell.step(carry, x)
+
     return f, cell.zero_state(BATCH), 10 * torch.randn(STEPS, BATCH, WIDTH, dtype=dtype), list(cell.parameters())
 
 

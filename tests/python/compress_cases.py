@@ -23,7 +23,9 @@ def ran(model: nn.Module, x: Tensor, seed: int = 5) -> dict[str, Tensor]:
     out = model(inner)
     found = {"out": out.detach().clone(), "random": torch.get_rng_state()}
     if out.requires_grad:
-        weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32).to(out.dtype)
+        weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32).to(
+            out.dtype
+        )
         out.backward(weights)
     if x.requires_grad:
         found["x"] = x.grad
@@ -37,11 +39,17 @@ def ran(model: nn.Module, x: Tensor, seed: int = 5) -> dict[str, Tensor]:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.isnan(), other.isnan()) \
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and torch.equal(one.isnan(), other.isnan())
         and torch.equal(one.nan_to_num(123.0), other.nan_to_num(123.0))
+    )
 
 
-def check_same(ours: dict[str, Tensor], stock: dict[str, Tensor], but: Callable[[str], bool] = lambda name: False) -> None:
+def check_same(
+    ours: dict[str, Tensor], stock: dict[str, Tensor], but: Callable[[str], bool] = lambda name: False
+) -> None:
     assert ours.keys() == stock.keys()
     for name in stock:
         assert but(name) or same_bits(ours[name], stock[name]), name
@@ -140,8 +148,18 @@ class Residual(nn.Module):
 
 
 def model(depth=3, width=4):
-    return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.SiLU(), *[Residual(width) for _ in range(depth)],
-                         nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten(1, 2), nn.LayerNorm(3), nn.GELU(), nn.Linear(3, 5))
+    return nn.Sequential(
+        nn.Conv2d(3, width, 3),
+        nn.BatchNorm2d(width),
+        nn.SiLU(),
+        *[Residual(width) for _ in range(depth)],
+        nn.MaxPool2d(2),
+        nn.Dropout(0.2),
+        nn.Flatten(1, 2),
+        nn.LayerNorm(3),
+        nn.GELU(),
+        nn.Linear(3, 5),
+    )
 
 
 def image(n=2, grad=True):

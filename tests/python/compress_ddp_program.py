@@ -15,8 +15,19 @@ import ebb
 
 def net() -> nn.Sequential:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.SiLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.LayerNorm(36), nn.Dropout(0.2), nn.Linear(36, 5))
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.SiLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.LayerNorm(36),
+        nn.Dropout(0.2),
+        nn.Linear(36, 5),
+    )
 
 
 def trained(wrap: str, options: dict | None, rank: int, world: int) -> dict:
@@ -29,6 +40,7 @@ def trained(wrap: str, options: dict | None, rank: int, world: int) -> dict:
         model = nn.parallel.DistributedDataParallel(inner)
     elif wrap.startswith("fsdp"):
         from torch.distributed.fsdp import fully_shard
+
         mesh = dist.device_mesh.init_device_mesh("cpu", (world,))
         if wrap == "fsdp each":  # the harshest: a layer's parameters are freed before the next one runs
             for layer in inner:

@@ -4,7 +4,7 @@
 import torch
 from torch import nn
 
-from ebb._measure import LiveBytes
+from ebb._tensor.memory import LiveBytes
 
 
 class Residual(nn.Module):
@@ -28,8 +28,17 @@ class Residual(nn.Module):
 
 def residual_net():
     torch.manual_seed(1)
-    return nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), Residual(8, 8),
-                         Residual(8, 16, 2), Residual(16, 16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, 1, 1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        Residual(8, 8),
+        Residual(8, 16, 2),
+        Residual(16, 16),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 10),
+    )
 
 
 def plain_net():
@@ -44,8 +53,13 @@ def plain_net():
 class Feed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.act, self.drop, self.down = (nn.LayerNorm(32), nn.Linear(32, 128), nn.GELU(), nn.Dropout(0.1),
-                                                              nn.Linear(128, 32))
+        self.norm, self.up, self.act, self.drop, self.down = (
+            nn.LayerNorm(32),
+            nn.Linear(32, 128),
+            nn.GELU(),
+            nn.Dropout(0.1),
+            nn.Linear(128, 32),
+        )
 
     def forward(self, x):
         return x + self.down(self.drop(self.act(self.up(self.norm(x)))))
@@ -56,7 +70,11 @@ def transformer_net():
     return nn.Sequential(nn.Linear(8, 32), *[Feed() for _ in range(4)], nn.LayerNorm(32))
 
 
-NETS = {"residual": (residual_net, (4, 3, 16, 16)), "plain": (plain_net, (4, 3, 16, 16)), "transformer": (transformer_net, (8, 8, 8))}
+NETS = {
+    "residual": (residual_net, (4, 3, 16, 16)),
+    "plain": (plain_net, (4, 3, 16, 16)),
+    "transformer": (transformer_net, (8, 8, 8)),
+}
 
 
 def net_and_sample(name):
@@ -99,10 +117,15 @@ def training_gradients(model, sample):
 
 def everything(model):
     """All that measuring must leave alone."""
-    return ({name: value.clone() for name, value in model.state_dict().items()},
-            {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()},
-            {name: (type(layer), layer.training, len(layer._forward_hooks), len(layer._forward_pre_hooks))
-             for name, layer in model.named_modules()}, torch.get_rng_state())
+    return (
+        {name: value.clone() for name, value in model.state_dict().items()},
+        {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()},
+        {
+            name: (type(layer), layer.training, len(layer._forward_hooks), len(layer._forward_pre_hooks))
+            for name, layer in model.named_modules()
+        },
+        torch.get_rng_state(),
+    )
 
 
 def same(one, other):

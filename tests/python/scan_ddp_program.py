@@ -40,6 +40,7 @@ def trained(wrap: str, unused: bool, budget: int | None, iterations: int, rank: 
         model = torch.nn.parallel.DistributedDataParallel(inner, find_unused_parameters=unused)
     elif wrap == "fsdp":
         from torch.distributed.fsdp import fully_shard
+
         model = fully_shard(inner, mesh=dist.device_mesh.init_device_mesh("cpu", (world,)))
     torch.manual_seed(2)
     xs = torch.randn(STEPS, BATCH, INPUTS, dtype=torch.float64)

@@ -14,8 +14,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 import ebb
 
 
-def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse: bool = False,
-         reduce: str | None = None) -> tuple[Any, Any]:
+def loop(
+    f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse: bool = False, reduce: str | None = None
+) -> tuple[Any, Any]:
     """As a user would write it."""
     columns = [] if xs is None or callable(xs) else [leaf for leaf in tree_leaves(xs) if leaf is not None]
     steps = length if length is not None else len(columns[0])
@@ -26,7 +27,14 @@ def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse:
         elif xs is None:
             x = None
         else:
-            x = tree_map(lambda leaf: None if leaf is None else torch.as_tensor(np.ascontiguousarray(leaf) if isinstance(leaf, np.ndarray) else leaf)[t], xs)
+            x = tree_map(
+                lambda leaf: (
+                    None
+                    if leaf is None
+                    else torch.as_tensor(np.ascontiguousarray(leaf) if isinstance(leaf, np.ndarray) else leaf)[t]
+                ),
+                xs,
+            )
         carry, y = f(carry, x)
         if reduce is None:
             ys.append(y)
@@ -41,8 +49,10 @@ def loop(f: Callable, init: Any, xs: Any, *, length: int | None = None, reverse:
 
 def clones(tree: Any) -> Any:
     """The same values as leaves of their own."""
+
     def fresh(leaf: Any) -> Any:
         return leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, Tensor) else leaf
+
     return tree_map(fresh, tree)
 
 
@@ -83,7 +93,9 @@ def same(ours: Any, theirs: Any) -> None:
             # What nothing depends on has no gradient or one of zeros.
             assert empty is None or not empty.any(), f"leaf {k} is {a} and should be {b}"
             continue
-        assert a.dtype == b.dtype and a.shape == b.shape, f"leaf {k}: {a.dtype}{list(a.shape)}, {b.dtype}{list(b.shape)}"
+        assert a.dtype == b.dtype and a.shape == b.shape, (
+            f"leaf {k}: {a.dtype}{list(a.shape)}, {b.dtype}{list(b.shape)}"
+        )
         assert torch.equal(a, b), f"leaf {k} differs by {(a - b).abs().max()}"
 
 
@@ -97,8 +109,16 @@ def least(f: Callable, init: Any, xs: Any, **options: Any) -> int:
     raise AssertionError("a budget of nothing was accepted")
 
 
-def compare(f: Callable, init: Any, xs: Any, params: Iterable[Tensor] = (), *, budget: Any = "least",
-            loss: Callable[[Any, Any], Tensor] = weighted, **options: Any) -> Any:
+def compare(
+    f: Callable,
+    init: Any,
+    xs: Any,
+    params: Iterable[Tensor] = (),
+    *,
+    budget: Any = "least",
+    loss: Callable[[Any, Any], Tensor] = weighted,
+    **options: Any,
+) -> Any:
     """Outputs and gradients of scan against the loop's, bit for bit. Returns scan's report."""
     params = [p for p in params if p.requires_grad]
     if "given" in options:

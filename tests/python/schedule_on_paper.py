@@ -17,7 +17,7 @@ class Paper:
         self.left = steps  # steps not yet reversed
         self.work = None  # what WORK holds: (restart steps, adjoint data steps)
         self.stores = {cs.StorageType.RAM: {}, cs.StorageType.DISK: {}}
-        self.most = {storage: 0 for storage in self.stores}
+        self.most = dict.fromkeys(self.stores, 0)
         self.forwards = 0
         self.forward_ended = False
         self.reverse_ended = False

@@ -24,14 +24,20 @@ from kept import Kept  # noqa: E402
 from published import published  # noqa: E402
 from trial import Setting, Trial  # noqa: E402
 
-from ebb._measure import LiveBytes  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 
 torch.set_num_threads(1)
 MIB = 2**20
 CPU = torch.device("cpu")
 
-PARAMETERS = {"resnet18": 11_689_512, "resnet34": 21_797_672, "resnet50": 25_557_032, "resnet101": 44_549_160,
-              "resnet152": 60_192_808, "efficientnet_b0": 5_288_548}
+PARAMETERS = {
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "efficientnet_b0": 5_288_548,
+}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -58,9 +64,16 @@ def test_the_stem_is_kaiming_normal_by_fan_out(one_thread):
 
 
 # Of two images, MiB for each, as counted elsewhere on nets written apart from these; stock nets keep the image too.
-@pytest.mark.parametrize("name, block, expected", [
-    ("resnet18", 0, 21.17), ("resnet18", 2, 21.89), ("resnet18", 4, 20.32),
-    ("resnet50", 0, 82.03), ("resnet50", 2, 90.78)])
+@pytest.mark.parametrize(
+    "name, block, expected",
+    [
+        ("resnet18", 0, 21.17),
+        ("resnet18", 2, 21.89),
+        ("resnet18", 4, 20.32),
+        ("resnet50", 0, 82.03),
+        ("resnet50", 2, 90.78),
+    ],
+)
 def test_kept_bytes_of_resnets(one_thread, name, block, expected):
     net, x = nets.build(name), torch.randn(2, 3, 224, 224)
     if block:
@@ -106,8 +119,9 @@ def test_phases_add_up(one_thread):
     assert most["optimiser"] < most["backward"]
 
 
-@pytest.mark.parametrize("size, block, kernel, stride, groups", [
-    (8, 2, 3, 1, 1), (7, 2, 3, 2, 1), (9, 4, 1, 1, 2), (3, 4, 3, 1, 3)])
+@pytest.mark.parametrize(
+    "size, block, kernel, stride, groups", [(8, 2, 3, 1, 1), (7, 2, 3, 2, 1), (9, 4, 1, 1, 2), (3, 4, 3, 1, 3)]
+)
 def test_the_published_method(one_thread, size, block, kernel, stride, groups):
     """Weight gradients are those for the input with whole blocks at their means and zeros beyond; all else is exact."""
     layer = nn.Conv2d(6, 6, kernel, stride, kernel // 2, groups=groups, dtype=torch.float64)
@@ -118,8 +132,8 @@ def test_the_published_method(one_thread, size, block, kernel, stride, groups):
     flat, p = torch.zeros_like(x), min(block, size)
     for i in range(0, size - p + 1, p):
         for j in range(0, size - p + 1, p):
-            flat[:, :, i:i + p, j:j + p] = x[:, :, i:i + p, j:j + p].mean((2, 3), keepdim=True).detach()
-    expected, = torch.autograd.grad(layer(flat.detach()), layer.weight, gy)
+            flat[:, :, i : i + p, j : j + p] = x[:, :, i : i + p, j : j + p].mean((2, 3), keepdim=True).detach()
+    (expected,) = torch.autograd.grad(layer(flat.detach()), layer.weight, gy)
     stock = layer(x)
     x.grad = layer.weight.grad = layer.bias.grad = None
     assert torch.equal(published(layer, block)(x), stock)
@@ -148,9 +162,13 @@ def test_images_are_shifted_and_mirrored():
     seen = set()
     for pixels, labels in given.epoch(20, 3):
         for image, label in zip(pixels, labels.tolist()):
-            cuts = {(dy, dx, flip): given.floats((cut.flip(2) if flip else cut)[None])[0]
-                    for dy in range(5) for dx in range(5) for cut in [padded[label, :, dy:dy + 8, dx:dx + 8]]
-                    for flip in (False, True)}
+            cuts = {
+                (dy, dx, flip): given.floats((cut.flip(2) if flip else cut)[None])[0]
+                for dy in range(5)
+                for dx in range(5)
+                for cut in [padded[label, :, dy : dy + 8, dx : dx + 8]]
+                for flip in (False, True)
+            }
             found = [key for key, cut in cuts.items() if torch.equal(cut, image)]
             assert len(found) == 1
             seen.add(found[0])
@@ -159,25 +177,27 @@ def test_images_are_shifted_and_mirrored():
 
 def test_cifar10_is_read(tmp_path):
     import lzma
+
     records = torch.randint(0, 256, (3, 3073), dtype=torch.uint8)
     records[:, 0] = torch.tensor([6, 9, 1])
     (tmp_path / "data_batch_1.bin.xz").write_bytes(lzma.compress(records.numpy().tobytes()))
     (tmp_path / "test_batch.bin").write_bytes(records[:2].numpy().tobytes())
     found = data.load(str(tmp_path))
     assert found.train[1].tolist() == [6, 9, 1] and found.test[1].tolist() == [6, 9]
-    assert torch.equal(found.train[0][2, 1, 0], records[2, 1 + 1024:1 + 1024 + 32])
+    assert torch.equal(found.train[0][2, 1, 0], records[2, 1 + 1024 : 1 + 1024 + 32])
 
 
 def test_cosine_and_error_of_gradients():
     exact = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1.0, 0.0])}
     found = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([0.0, 2.0])}
     assert gradients.cosines(found, exact) == {"a": 1.0, "b": 0.0}
-    assert gradients.errors(found, exact) == {"a": 0.0, "b": pytest.approx(5 ** 0.5)}
+    assert gradients.errors(found, exact) == {"a": 0.0, "b": pytest.approx(5**0.5)}
 
 
 def trained(folder: Path, words: list[str], given: data.Images, variants: list[str]) -> dict[str, list[dict]]:
     """Lines of each variant."""
     import json
+
     asked = accuracy.parser().parse_args(["--net", "small", "--device", "cpu", "--out", str(folder), *words])
     found = {}
     for variant in variants:
@@ -193,7 +213,7 @@ def test_training_on_fashion_mnist(one_thread, tmp_path):
         pytest.skip("no Fashion-MNIST here: install the Debian package dataset-fashion-mnist")
     given = data.fashion_mnist().part(2048, 1000)
     variants = ["stock", "exact", "pool2", "pool4", "int8"]
-    lines = trained(tmp_path, "--epochs 3 --batch 32 --rate 0.1".split(), given, variants)
+    lines = trained(tmp_path, ["--epochs", "3", "--batch", "32", "--rate", "0.1"], given, variants)
     accuracies = {variant: found[2]["accuracy"] for variant, found in lines.items()}
     assert accuracies["stock"] > 0.65
     for stock, exact in zip(lines["stock"][:3], lines["exact"][:3]):

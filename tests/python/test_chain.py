@@ -10,20 +10,28 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ebb  # noqa: E402
-from ebb._measure import LiveBytes  # noqa: E402
-
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def images():
     def stage(width, out):
-        return torch.nn.Sequential(torch.nn.Conv2d(width, out, 3, padding=1), torch.nn.BatchNorm2d(out),
-                                   torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.1))
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(width, out, 3, padding=1),
+            torch.nn.BatchNorm2d(out),
+            torch.nn.ReLU(inplace=True),
+            torch.nn.Dropout(0.1),
+        )
 
     widths = [3, 4, 8, 4, 4, 2, 8, 4, 4, 4]
-    net = torch.nn.Sequential(*[stage(a, b) for a, b in zip(widths, widths[1:])], torch.nn.ReLU(inplace=True),
-                              torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(4 * 16, 10))
+    net = torch.nn.Sequential(
+        *[stage(a, b) for a, b in zip(widths, widths[1:])],
+        torch.nn.ReLU(inplace=True),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4 * 16, 10),
+    )
     return net, torch.randn(5, 3, 8, 8)
 
 
@@ -149,7 +157,9 @@ def test_an_exception_comes_through_and_leaves_all_usable():
 
 
 def test_modes_of_stages_copies_and_new_parameters():
-    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5)) for _ in range(8)])
+    net = torch.nn.Sequential(
+        *[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5)) for _ in range(8)]
+    )
     x = torch.randn(64, 8)
     net.eval()
     chain = ebb.Chain(net, x, "40KiB")

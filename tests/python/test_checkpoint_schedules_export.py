@@ -70,14 +70,18 @@ def test_states_in_ram_and_on_disk(strategy, steps, slots, disk):
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 30, 100])
 @pytest.mark.parametrize("budget", [3, 4, 6, 12, 60])
-@pytest.mark.parametrize("strategy", ["constant", "revolve", "store_all", "sqrt", "single_local", "double_local", "levels"])
+@pytest.mark.parametrize(
+    "strategy", ["constant", "revolve", "store_all", "sqrt", "single_local", "double_local", "levels"]
+)
 def test_a_budget_in_bytes(strategy, steps, budget):
     check(steps, "--strategy", strategy, "--budget", budget)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10, 33, 100])
 @pytest.mark.parametrize(
-    "words", [("async", "--slots", 5), ("single_remote", "--budget", 20), ("double", "--budget", 20)], ids=lambda w: w[0]
+    "words",
+    [("async", "--slots", 5), ("single_remote", "--budget", 20), ("double", "--budget", 20)],
+    ids=lambda w: w[0],
 )
 def test_transfers_ahead(words, steps):
     check(steps, "--strategy", *words, "--tier", "disk:write_time=3,read_time=2")

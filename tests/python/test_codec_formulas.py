@@ -11,9 +11,9 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from hypothesis.extra.numpy import arrays  # noqa: E402
 
-from ebb import _codec_formulas as formulas  # noqa: E402
 from ebb import _core  # noqa: E402
-from ebb._codec import Codec  # noqa: E402
+from ebb._loop.codec import formulas as formulas  # noqa: E402
+from ebb._loop.codec.codec import Codec  # noqa: E402
 
 torch.set_num_threads(1)
 WORDS = ["bf16", "fp16", "int8", "pool:2", "pool:3", "pool:64"]
@@ -31,8 +31,11 @@ class Formulas(Codec):
 
 def fields(kind: type) -> st.SearchStrategy:
     width = 32 if kind is np.float32 else 64
-    numbers = st.one_of(st.sampled_from(SPECIAL), st.floats(-2, 2, width=width),
-                        st.floats(-LARGEST, LARGEST, width=width, allow_nan=False))
+    numbers = st.one_of(
+        st.sampled_from(SPECIAL),
+        st.floats(-2, 2, width=width),
+        st.floats(-LARGEST, LARGEST, width=width, allow_nan=False),
+    )
     return st.integers(1, 200).flatmap(lambda count: arrays(kind, count, elements=numbers))
 
 
@@ -54,6 +57,7 @@ def test_same_bytes_and_same_numbers(words, kind):
         back, ours_back = (codec.decode(encoded, flat.dtype, flat.numel()) for codec in (library, mine))
         # By their bits: a zero has a sign, and sums beyond the range are no numbers.
         assert ours_back.numpy().tobytes() == back.numpy().tobytes()
+
     check()
 
 

@@ -17,10 +17,22 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 ACTIVATIONS = {
-    "relu": nn.ReLU, "relu in place": lambda: nn.ReLU(True), "relu6": nn.ReLU6, "relu6 in place": lambda: nn.ReLU6(True),
-    "hardtanh": lambda: nn.Hardtanh(-0.5, 0.7), "leaky": lambda: nn.LeakyReLU(0.1), "leaky in place": lambda: nn.LeakyReLU(0.1, True),
-    "leaky 0": lambda: nn.LeakyReLU(0.0), "silu": nn.SiLU, "silu in place": lambda: nn.SiLU(True), "gelu": nn.GELU,
-    "gelu tanh": lambda: nn.GELU(approximate="tanh"), "hardswish": nn.Hardswish, "mish": nn.Mish, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "relu in place": lambda: nn.ReLU(True),
+    "relu6": nn.ReLU6,
+    "relu6 in place": lambda: nn.ReLU6(True),
+    "hardtanh": lambda: nn.Hardtanh(-0.5, 0.7),
+    "leaky": lambda: nn.LeakyReLU(0.1),
+    "leaky in place": lambda: nn.LeakyReLU(0.1, True),
+    "leaky 0": lambda: nn.LeakyReLU(0.0),
+    "silu": nn.SiLU,
+    "silu in place": lambda: nn.SiLU(True),
+    "gelu": nn.GELU,
+    "gelu tanh": lambda: nn.GELU(approximate="tanh"),
+    "hardswish": nn.Hardswish,
+    "mish": nn.Mish,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
 }
 POOLS = {
     "1d": (lambda: nn.MaxPool1d(3, 2, 1), (2, 3, 11)),
@@ -35,10 +47,15 @@ POOLS = {
     "unbatched": (lambda: nn.MaxPool2d(2), (3, 8, 8)),
 }
 DROPOUTS = {
-    "0d": (lambda: nn.Dropout(0.3), (7, 5)), "in place": (lambda: nn.Dropout(0.3, True), (7, 5)),
-    "1d": (lambda: nn.Dropout1d(0.3), (4, 5, 6)), "2d": (lambda: nn.Dropout2d(0.3, True), (4, 5, 6, 2)),
-    "3d": (lambda: nn.Dropout3d(0.3), (4, 5, 6, 2, 3)), "1d unbatched": (lambda: nn.Dropout1d(0.3), (5, 6)),
-    "never": (lambda: nn.Dropout(0.0), (7, 5)), "always": (lambda: nn.Dropout(1.0), (7, 5)), "none": (lambda: nn.Dropout(), (0, 3)),
+    "0d": (lambda: nn.Dropout(0.3), (7, 5)),
+    "in place": (lambda: nn.Dropout(0.3, True), (7, 5)),
+    "1d": (lambda: nn.Dropout1d(0.3), (4, 5, 6)),
+    "2d": (lambda: nn.Dropout2d(0.3, True), (4, 5, 6, 2)),
+    "3d": (lambda: nn.Dropout3d(0.3), (4, 5, 6, 2, 3)),
+    "1d unbatched": (lambda: nn.Dropout1d(0.3), (5, 6)),
+    "never": (lambda: nn.Dropout(0.0), (7, 5)),
+    "always": (lambda: nn.Dropout(1.0), (7, 5)),
+    "none": (lambda: nn.Dropout(), (0, 3)),
 }
 
 
@@ -77,7 +94,9 @@ def test_activations_of_special_numbers(case):
 @pytest.mark.parametrize("case", ACTIVATIONS)
 @pytest.mark.parametrize("norm", [lambda: nn.BatchNorm2d(4), lambda: nn.GroupNorm(2, 4)], ids=["batch", "group"])
 def test_activations_after_a_norm(case, norm):
-    model = nn.Sequential(nn.Conv2d(4, 4, 3), norm(), ACTIVATIONS[case](), nn.Conv2d(4, 4, 1), nn.Dropout(0.2), ACTIVATIONS[case]())
+    model = nn.Sequential(
+        nn.Conv2d(4, 4, 3), norm(), ACTIVATIONS[case](), nn.Conv2d(4, 4, 1), nn.Dropout(0.2), ACTIVATIONS[case]()
+    )
     for way in ("exact", "recompute"):
         check_exact(model, given(2, 4, 7, 6), norm=way)
 
@@ -107,11 +126,17 @@ def test_dropout(case):
 
 def test_a_dropout_that_drops_nothing_is_not_overwritten():
     """relu(norm(x)) and norm(x) itself both are read again; the one must not become the other."""
+
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
             self.norm, self.drop, self.relu, self.one, self.two = (
-                nn.LayerNorm(6), nn.Dropout(0.0), nn.ReLU(), nn.Linear(6, 6), nn.Linear(6, 6))
+                nn.LayerNorm(6),
+                nn.Dropout(0.0),
+                nn.ReLU(),
+                nn.Linear(6, 6),
+                nn.Linear(6, 6),
+            )
 
         def forward(self, x):
             n = self.norm(x)
@@ -120,8 +145,21 @@ def test_a_dropout_that_drops_nothing_is_not_overwritten():
     check_exact(Two(), given(5, 6))
 
 
-@pytest.mark.parametrize("layer", [nn.AlphaDropout(0.2), nn.FeatureAlphaDropout(0.2), nn.ConvTranspose2d(3, 3, 2), nn.SyncBatchNorm(3),
-                                   nn.Softmax(1), nn.LazyConv2d(3, 2), nn.ELU(), nn.AvgPool2d(2), nn.Bilinear(3, 3, 3)], ids=str)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.AlphaDropout(0.2),
+        nn.FeatureAlphaDropout(0.2),
+        nn.ConvTranspose2d(3, 3, 2),
+        nn.SyncBatchNorm(3),
+        nn.Softmax(1),
+        nn.LazyConv2d(3, 2),
+        nn.ELU(),
+        nn.AvgPool2d(2),
+        nn.Bilinear(3, 3, 3),
+    ],
+    ids=str,
+)
 def test_other_layers_are_left_alone(layer):
     kind = type(layer)
     assert type(ebb.compress(nn.Sequential(layer))[0]) is kind
@@ -134,10 +172,27 @@ def test_classes_of_somebodys_own_are_left_alone():
     assert type(ebb.compress(nn.Sequential(Mine(3, 3, 1)))[0]) is Mine
 
 
-@pytest.mark.parametrize("shape, layers", [
-    ((2, 4, 9, 8), [nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.GroupNorm(2, 6), nn.SiLU()]),
-    ((2, 4, 5, 6, 7), [nn.Conv3d(4, 6, 3), nn.BatchNorm3d(6), nn.LeakyReLU(), nn.MaxPool3d(2), nn.Dropout3d(0.3), nn.GELU()]),
-])
+@pytest.mark.parametrize(
+    "shape, layers",
+    [
+        (
+            (2, 4, 9, 8),
+            [
+                nn.Conv2d(4, 6, 3),
+                nn.BatchNorm2d(6),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Dropout(0.3),
+                nn.GroupNorm(2, 6),
+                nn.SiLU(),
+            ],
+        ),
+        (
+            (2, 4, 5, 6, 7),
+            [nn.Conv3d(4, 6, 3), nn.BatchNorm3d(6), nn.LeakyReLU(), nn.MaxPool3d(2), nn.Dropout3d(0.3), nn.GELU()],
+        ),
+    ],
+)
 @pytest.mark.parametrize("pool", [1, 2])
 def test_channels_last(shape, layers, pool):
     order = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
@@ -159,10 +214,27 @@ def test_channels_last(shape, layers, pool):
 
 @pytest.mark.parametrize("order", ["transposed", "expanded", "sliced"])
 def test_other_orders_in_memory(order):
-    x = {"transposed": torch.randn(2, 4, 8, 9).transpose(2, 3), "expanded": torch.randn(2, 4, 1, 1).expand(2, 4, 9, 8),
-         "sliced": torch.randn(4, 8, 18, 8)[::2, ::2, ::2]}[order].requires_grad_()
-    for layers in ([nn.Conv2d(4, 4, 3)], [nn.ReLU()], [nn.Dropout(0.3)], [nn.MaxPool2d(2)], [nn.GroupNorm(2, 4)],
-                   [nn.BatchNorm2d(4), nn.SiLU(), nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Dropout(0.2), nn.Conv2d(4, 4, 1)]):
+    x = {
+        "transposed": torch.randn(2, 4, 8, 9).transpose(2, 3),
+        "expanded": torch.randn(2, 4, 1, 1).expand(2, 4, 9, 8),
+        "sliced": torch.randn(4, 8, 18, 8)[::2, ::2, ::2],
+    }[order].requires_grad_()
+    for layers in (
+        [nn.Conv2d(4, 4, 3)],
+        [nn.ReLU()],
+        [nn.Dropout(0.3)],
+        [nn.MaxPool2d(2)],
+        [nn.GroupNorm(2, 4)],
+        [
+            nn.BatchNorm2d(4),
+            nn.SiLU(),
+            nn.Conv2d(4, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.Conv2d(4, 4, 1),
+        ],
+    ):
         check_exact(nn.Sequential(*layers), x)
         check_exact(nn.Sequential(*layers), x, norm="recompute")
 
@@ -197,14 +269,27 @@ def test_dropout_on_a_gpu(p):
 
 
 @pytest.mark.parametrize("frozen", ["weight", "bias", "weight bias", "x", "x weight", "x bias"])
-@pytest.mark.parametrize("options", [{}, dict(pool=2), dict(norm="int8", linear="int8"), dict(norm="recompute")], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, dict(pool=2), dict(norm="int8", linear="int8"), dict(norm="recompute")], ids=str
+)
 def test_frozen(frozen, options):
-    layers = [nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.GroupNorm(2, 4), nn.SiLU(), nn.Linear(6, 6), nn.LayerNorm(6)]
+    layers = [
+        nn.Conv2d(4, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.GroupNorm(2, 4),
+        nn.SiLU(),
+        nn.Linear(6, 6),
+        nn.LayerNorm(6),
+    ]
     for model in [nn.Sequential(layer) for layer in layers] + [nn.Sequential(*layers)]:
         for name, p in model.named_parameters():
             p.requires_grad_(name.split(".")[1] not in frozen.split())
-        x = given(2, 4, 8, 8, grad="x" not in frozen.split()) if len(model) > 1 or isinstance(model[0], nn.Conv2d) \
+        x = (
+            given(2, 4, 8, 8, grad="x" not in frozen.split())
+            if len(model) > 1 or isinstance(model[0], nn.Conv2d)
             else given(2, 4, 6, 6, grad="x" not in frozen.split())
+        )
         if not x.requires_grad and not any(p.requires_grad for p in model.parameters()):
             continue
         if not options or options == dict(norm="recompute"):
@@ -216,7 +301,9 @@ def test_frozen(frozen, options):
 
 
 def test_without_gradients_layers_are_torchs_own():
-    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(True), nn.Dropout(0.2), nn.MaxPool2d(2), nn.SiLU())
+    model = nn.Sequential(
+        nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(True), nn.Dropout(0.2), nn.MaxPool2d(2), nn.SiLU()
+    )
     other, x = ebb.compress(copy.deepcopy(model), 2, norm="int8"), given(2, 4, 9, 9)
     for context in (torch.no_grad, torch.inference_mode):
         with context():
@@ -235,8 +322,23 @@ def test_an_inference_tensor_is_refused_as_torch_does():
 
 @pytest.mark.parametrize("inside", [False, True], ids=["backward outside", "backward inside"])
 def test_autocast(inside):
-    layers = [nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.GroupNorm(2, 6), nn.SiLU(), nn.MaxPool2d(2),
-              nn.Flatten(), nn.LayerNorm(24), nn.GELU(), nn.Dropout(0.2), nn.Linear(24, 5), nn.Hardswish(), nn.Mish(), nn.Linear(5, 5)]
+    layers = [
+        nn.Conv2d(4, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, 3),
+        nn.GroupNorm(2, 6),
+        nn.SiLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.LayerNorm(24),
+        nn.GELU(),
+        nn.Dropout(0.2),
+        nn.Linear(24, 5),
+        nn.Hardswish(),
+        nn.Mish(),
+        nn.Linear(5, 5),
+    ]
     model, x = nn.Sequential(*layers), given(2, 4, 8, 8)
 
     def found(model):
@@ -265,10 +367,14 @@ def test_autocast(inside):
 def test_batch_norm_with_half_of_its_parameters(missing, training):
     norm = nn.BatchNorm2d(4)
     setattr(norm, missing, None)
-    check_exact(nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Conv2d(4, 2, 3)).train(training), given(2, 3, 9, 9))
+    check_exact(
+        nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Conv2d(4, 2, 3)).train(training), given(2, 3, 9, 9)
+    )
 
 
-@pytest.mark.parametrize("act", [nn.SiLU(), nn.SiLU(True), nn.Hardswish(True), nn.Mish(True), nn.Sigmoid(), nn.Tanh(), nn.GELU()], ids=str)
+@pytest.mark.parametrize(
+    "act", [nn.SiLU(), nn.SiLU(True), nn.Hardswish(True), nn.Mish(True), nn.Sigmoid(), nn.Tanh(), nn.GELU()], ids=str
+)
 @pytest.mark.parametrize("norm", [nn.BatchNorm2d(4), nn.GroupNorm(2, 4)], ids=["batch", "group"])
 def test_between_a_norm_and_a_convolution_only_the_norm_keeps_its_input(act, norm):
     stock = nn.Sequential(nn.Conv2d(3, 4, 3), norm, act, nn.Conv2d(4, 2, 3))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from ebb._compressed import formulas, native
-from ebb._compressed.shapes import Convolution
+from ebb._compress.arithmetic import formulas, native
+from ebb._compress.arithmetic.shapes import Convolution
 
 
 def spread(pooled: torch.Tensor, block: tuple[int, ...], size: tuple[int, ...]) -> torch.Tensor:
@@ -33,8 +33,15 @@ def convolutions(draw):
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
     size = tuple(max(1, r - b - a) + draw(st.integers(0, 9)) for r, b, a in zip(reach, before, after))
     groups = draw(st.integers(1, 3))
-    return dict(size=size, kernel=kernel, block=each(1, 5), groups=groups, ins=groups * draw(st.integers(1, 2)),
-                outs=groups * draw(st.integers(1, 2)), conv=Convolution(stride, before, after, dilation, groups))
+    return dict(
+        size=size,
+        kernel=kernel,
+        block=each(1, 5),
+        groups=groups,
+        ins=groups * draw(st.integers(1, 2)),
+        outs=groups * draw(st.integers(1, 2)),
+        conv=Convolution(stride, before, after, dilation, groups),
+    )
 
 
 @pytest.mark.parametrize("by", [native, formulas])
@@ -48,7 +55,9 @@ def test_the_weight_gradient_is_that_of_the_spread_input(by, case):
     small = by.pool(x, block, "average")
     whole = spread(small, block, size)
     padding = [n for pair in reversed(list(zip(conv.before, conv.after))) for n in pair]
-    weight = torch.zeros(case["outs"], case["ins"] // conv.groups, *case["kernel"], dtype=torch.float64, requires_grad=True)
+    weight = torch.zeros(
+        case["outs"], case["ins"] // conv.groups, *case["kernel"], dtype=torch.float64, requires_grad=True
+    )
     function = (torch.conv1d, torch.conv2d, torch.conv3d)[dims - 1]
     out = function(torch.nn.functional.pad(whole, padding), weight, None, conv.stride, 0, conv.dilation, conv.groups)
     gy = torch.randn(out.shape, dtype=torch.float64, generator=generator)

@@ -53,6 +53,7 @@ def test_checkpoint(reentrant, options, cuts):
 @pytest.mark.parametrize("options", EXACT, ids=str)
 def test_a_checkpoint_behind_a_norm(options, reentrant):
     """In the forward pass its input could be computed again, when it runs on its own it could not."""
+
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -94,8 +95,11 @@ def test_saved_tensor_hooks_around(options, how):
             self.net = ours
 
         def forward(self, x):
-            with torch.autograd.graph.save_on_cpu() if how == "save_on_cpu" else \
-                    torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+            with (
+                torch.autograd.graph.save_on_cpu()
+                if how == "save_on_cpu"
+                else torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept)
+            ):
                 return self.net(x)
 
     found = {name.replace("net.", ""): value for name, value in ran(Around(), x).items()}
@@ -108,7 +112,9 @@ def test_saved_tensor_hooks_around(options, how):
         ours_stock = ebb.decompress(ours)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
             ours_stock(x)
-        assert ours_count < sum(1 for shape in packed if len(shape) == 4 and shape[0] == 2) or options == dict(relu="exact")
+        assert ours_count < sum(1 for shape in packed if len(shape) == 4 and shape[0] == 2) or options == dict(
+            relu="exact"
+        )
 
 
 def test_offload_around(tmp_path):
@@ -145,7 +151,7 @@ def test_two_threads():
             for _ in range(10):
                 found = ran(mine, x)
                 check_same(found, right, but=lambda name: name.startswith(("buffer", "random")))
-        except BaseException as error:  # noqa: BLE001 - goes to the test
+        except BaseException as error:
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=each) for each in zip(models, expected)]
@@ -196,7 +202,9 @@ def test_transforms_of_torch_func_are_refused():
 
 @pytest.mark.parametrize("options", [dict(), dict(pool=2, norm="int8")], ids=str)
 def test_inside_chain_and_scan(options):
-    stock = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.SiLU(), nn.Conv2d(4, 4, 1)).double()
+    stock = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.SiLU(), nn.Conv2d(4, 4, 1)
+    ).double()
     ours, x = ebb.compress(copy.deepcopy(stock), **options), image().detach().double().requires_grad_()
     expected = ran(ours, x)
     chain = ebb.Chain(ours, x, budget="1MiB")
@@ -205,7 +213,9 @@ def test_inside_chain_and_scan(options):
     for name in ("out", "x"):
         assert same_bits(found[name], expected[name])
 
-    cell = ebb.compress(nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 6)), norm=options.get("norm", "exact"))
+    cell = ebb.compress(
+        nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 6)), norm=options.get("norm", "exact")
+    )
     xs = torch.randn(12, 3, 6, requires_grad=True)
 
     def swept(budget):

@@ -319,9 +319,7 @@ def channels_round_trip(x, mean=None, threads=1):
     codes, scales = torch.zeros(x.shape, dtype=torch.int8), torch.zeros(c)
     address = 0 if mean is None else mean.data_ptr()
     name, back = NAMES[x.dtype], torch.full_like(x, math.nan)
-    _core.int8_channels_encode(
-        name, n, c, inner, x.data_ptr(), address, codes.data_ptr(), scales.data_ptr(), threads
-    )
+    _core.int8_channels_encode(name, n, c, inner, x.data_ptr(), address, codes.data_ptr(), scales.data_ptr(), threads)
     _core.int8_channels_decode(
         name, n, c, inner, codes.data_ptr(), scales.data_ptr(), address, back.data_ptr(), threads
     )

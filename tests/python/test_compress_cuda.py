@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import ebb
-from ebb._compressed import formulas, native
-from ebb._compressed.arithmetic import pooled_weight_gradient
-from ebb._compressed.shapes import Convolution
+from ebb._compress.arithmetic import formulas, native
+from ebb._compress.arithmetic.dispatch import pooled_weight_gradient
+from ebb._compress.arithmetic.shapes import Convolution
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -28,8 +28,13 @@ def same_bits_in_every_run():
 class Block(nn.Module):
     def __init__(self, ins: int, outs: int, stride: int):
         super().__init__()
-        self.way = nn.Sequential(nn.Conv2d(ins, outs, 3, stride, 1, bias=False), nn.BatchNorm2d(outs), nn.ReLU(inplace=True),
-                                 nn.Conv2d(outs, outs, 3, 1, 1, bias=False), nn.BatchNorm2d(outs))
+        self.way = nn.Sequential(
+            nn.Conv2d(ins, outs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outs),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(outs, outs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outs),
+        )
         self.around = nn.Sequential(nn.Conv2d(ins, outs, 1, stride, bias=False), nn.BatchNorm2d(outs))
         self.relu = nn.ReLU(inplace=True)
 
@@ -41,15 +46,37 @@ class Block(nn.Module):
 
 def residual() -> nn.Module:
     torch.manual_seed(4)
-    return nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(True), nn.MaxPool2d(3, 2, 1), Block(16, 32, 1),
-                         Block(32, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(32, 10)).cuda()
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(True),
+        nn.MaxPool2d(3, 2, 1),
+        Block(16, 32, 1),
+        Block(32, 32, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32, 10),
+    ).cuda()
 
 
 def mobile() -> nn.Module:
     torch.manual_seed(4)
-    return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 16, 5, 1, 2, groups=16),
-                         nn.GroupNorm(4, 16), nn.GELU(), nn.Conv2d(16, 24, 1), nn.BatchNorm2d(24), nn.ReLU6(), nn.Flatten(2),
-                         nn.LayerNorm(14 * 14), nn.Linear(14 * 14, 10), nn.LeakyReLU(0.1)).cuda()
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1),
+        nn.BatchNorm2d(16),
+        nn.SiLU(),
+        nn.Conv2d(16, 16, 5, 1, 2, groups=16),
+        nn.GroupNorm(4, 16),
+        nn.GELU(),
+        nn.Conv2d(16, 24, 1),
+        nn.BatchNorm2d(24),
+        nn.ReLU6(),
+        nn.Flatten(2),
+        nn.LayerNorm(14 * 14),
+        nn.Linear(14 * 14, 10),
+        nn.LeakyReLU(0.1),
+    ).cuda()
 
 
 def ran(model: nn.Module, x: torch.Tensor, amp: torch.dtype | None) -> dict[str, torch.Tensor]:
@@ -91,9 +118,17 @@ def test_lossy_ways_are_those_of_the_cpu(options, amp, last):
         assert torch.cosine_similarity(a, b, dim=0) > (0.999 if amp is None else 0.97), name
 
 
-@pytest.mark.parametrize("size, taps, stride, padding, dilation, groups",
-                         [((56, 56), (3, 3), 1, 1, 1, 1), ((57, 41), (3, 3), 2, 1, 1, 1), ((14, 14), (1, 1), 1, 0, 1, 2),
-                          ((14, 14), (1, 1), 2, 0, 1, 1), ((30, 30), (5, 5), 1, 4, 2, 8), ((23, 7), (7, 7), 3, 3, 1, 1)])
+@pytest.mark.parametrize(
+    "size, taps, stride, padding, dilation, groups",
+    [
+        ((56, 56), (3, 3), 1, 1, 1, 1),
+        ((57, 41), (3, 3), 2, 1, 1, 1),
+        ((14, 14), (1, 1), 1, 0, 1, 2),
+        ((14, 14), (1, 1), 2, 0, 1, 1),
+        ((30, 30), (5, 5), 1, 4, 2, 8),
+        ((23, 7), (7, 7), 3, 3, 1, 1),
+    ],
+)
 @pytest.mark.parametrize("block", [2, 4, 5])
 def test_weight_gradient_of_a_pooled_input(size, taps, stride, padding, dilation, groups, block):
     conv = Convolution((stride,) * 2, (padding,) * 2, (padding,) * 2, (dilation,) * 2, groups)
@@ -102,10 +137,17 @@ def test_weight_gradient_of_a_pooled_input(size, taps, stride, padding, dilation
     out = tuple((n + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(size, taps))
     gy, pooled = torch.randn(3, 16, *out), formulas.pool(x, block, "average")
     for order in (torch.contiguous_format, torch.channels_last):
-        found = pooled_weight_gradient(pooled.cuda().contiguous(memory_format=order),
-                                       gy.cuda().contiguous(memory_format=order), size, taps, block, conv)
-        torch.testing.assert_close(found.cpu(), native.pooled_weight_gradient(pooled, gy, size, taps, block, conv),
-                                   rtol=1e-3, atol=1e-3)
+        found = pooled_weight_gradient(
+            pooled.cuda().contiguous(memory_format=order),
+            gy.cuda().contiguous(memory_format=order),
+            size,
+            taps,
+            block,
+            conv,
+        )
+        torch.testing.assert_close(
+            found.cpu(), native.pooled_weight_gradient(pooled, gy, size, taps, block, conv), rtol=1e-3, atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("options", [{}, {"pool": 2}, {"pool": 2, "norm": "int8"}, {"norm": "recompute"}])
@@ -137,6 +179,7 @@ def test_a_step_can_be_captured_in_a_graph(options):
 
 def test_memory_is_what_is_said():
     """What is held after the forward pass, by the allocator: a map less for each norm with its ReLU."""
+
     def held(model: nn.Module) -> int:
         x = torch.randn(16, 3, 100, 100, device="cuda")
         model(x).sum().backward()

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torch.distributed", reason="PyTorch was built without distributed")
 if torch.distributed.is_available():
-    import torch.distributed.fsdp  # noqa: F401
+    import torch.distributed.fsdp
 if not torch.distributed.is_gloo_available():
     pytest.skip("PyTorch was built without gloo", allow_module_level=True)
 
@@ -27,8 +27,13 @@ WRAPS = ["ddp", "fsdp", "fsdp each"] if hasattr(getattr(torch.distributed, "fsdp
 def found(tmp_path_factory):
     file = tmp_path_factory.mktemp("compress") / "found.pt"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run([*torchrun, str(PROGRAM), "--file", str(file), "--wraps", *WRAPS], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [*torchrun, str(PROGRAM), "--file", str(file), "--wraps", *WRAPS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return torch.load(file)
 
@@ -37,7 +42,9 @@ def found(tmp_path_factory):
 @pytest.mark.parametrize("way", ["exact", "recompute"])
 def test_the_bits_are_those_of_torchs_layers(found, wrap, way):
     ours, stock = found[wrap][way], found[wrap]["stock"]
-    if wrap == "fsdp each" and way == "recompute" and "error" in ours:  # a convolution's weight is too large to be copied
+    if (
+        wrap == "fsdp each" and way == "recompute" and "error" in ours
+    ):  # a convolution's weight is too large to be copied
         assert "as FSDP does with parameters" in ours["error"]
         return
     assert ours.keys() == stock.keys()

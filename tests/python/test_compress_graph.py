@@ -9,7 +9,19 @@ import gc
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from compress_cases import EVERY, EXACT, Live, Residual, check_exact, check_same, image, kept_bytes, model, ran, same_bits  # noqa: E402
+from compress_cases import (  # noqa: E402
+    EVERY,
+    EXACT,
+    Live,
+    Residual,
+    check_exact,
+    check_same,
+    image,
+    kept_bytes,
+    model,
+    ran,
+    same_bits,
+)
 from torch import nn  # noqa: E402
 
 import ebb  # noqa: E402
@@ -54,7 +66,13 @@ def test_training_stays_on_the_same_bits():
 def test_less_is_kept():
     x = torch.randn(4, 3, 32, 32)
     sizes = {}
-    for name, options in (("stock", None), ("exact", {}), ("pool", dict(pool=2)), ("again", dict(norm="recompute")), ("int8", dict(pool=2, norm="int8"))):
+    for name, options in (
+        ("stock", None),
+        ("exact", {}),
+        ("pool", dict(pool=2)),
+        ("again", dict(norm="recompute")),
+        ("int8", dict(pool=2, norm="int8")),
+    ):
         net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), *[Residual(8) for _ in range(3)])
         sizes[name] = kept_bytes(net if options is None else ebb.compress(net, **options), x)
     assert sizes["exact"] < 0.8 * sizes["stock"]
@@ -98,6 +116,7 @@ def test_gradients_of_some(options):
 
 def test_layers_that_are_used_twice():
     shared = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
@@ -162,7 +181,19 @@ def test_an_exception_in_the_forward_pass_leaves_nothing_behind():
     assert len(ran(net, x)) > 10
 
 
-@pytest.mark.parametrize("layer", [nn.Conv2d(3, 3, 3), nn.SiLU(), nn.GELU(), nn.BatchNorm2d(3).eval(), nn.LayerNorm(6), nn.GroupNorm(1, 3), nn.Linear(6, 4)], ids=str)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(3, 3, 3),
+        nn.SiLU(),
+        nn.GELU(),
+        nn.BatchNorm2d(3).eval(),
+        nn.LayerNorm(6),
+        nn.GroupNorm(1, 3),
+        nn.Linear(6, 4),
+    ],
+    ids=str,
+)
 def test_derivatives_of_derivatives(layer):
     stock = nn.Sequential(nn.LayerNorm(6), layer).double()
     x = torch.randn(2, 3, 6, 6, dtype=torch.float64, requires_grad=True)
@@ -175,8 +206,18 @@ def test_derivatives_of_derivatives(layer):
         assert (one is None and two is None) or same_bits(one, two)
 
 
-@pytest.mark.parametrize("layer, options", [(nn.ReLU(), {}), (nn.LeakyReLU(), {}), (nn.MaxPool2d(2), {}), (nn.Dropout(), {}), (nn.Conv2d(3, 3, 1), {"pool": {"": 2}}),
-                                            (nn.Linear(6, 6), dict(linear="int8"))], ids=str)
+@pytest.mark.parametrize(
+    "layer, options",
+    [
+        (nn.ReLU(), {}),
+        (nn.LeakyReLU(), {}),
+        (nn.MaxPool2d(2), {}),
+        (nn.Dropout(), {}),
+        (nn.Conv2d(3, 3, 1), {"pool": {"": 2}}),
+        (nn.Linear(6, 6), dict(linear="int8")),
+    ],
+    ids=str,
+)
 def test_where_there_are_none_that_is_an_error(layer, options):
     x = torch.randn(2, 3, 6, 6, requires_grad=True)
     (gx,) = torch.autograd.grad(ebb.compress(layer, **options)(x).square().sum(), x, create_graph=True)
@@ -191,10 +232,16 @@ def test_where_there_are_none_that_is_an_error(layer, options):
 @pytest.mark.parametrize("place", ["x", "conv", "norm", "relu", "weight", "norm weight", "norm bias"])
 def test_what_is_changed_in_place_is_noticed_or_does_not_matter(place, options):
     """Never silently wrong: an error, or the gradients without the change."""
+
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.one, self.norm, self.relu, self.two = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3)
+            self.one, self.norm, self.relu, self.two = (
+                nn.Conv2d(3, 4, 3),
+                nn.BatchNorm2d(4),
+                nn.ReLU(),
+                nn.Conv2d(4, 4, 3),
+            )
 
         def forward(self, x):
             self.seen = {"x": x, "conv": self.one(x)}
@@ -240,7 +287,9 @@ def test_an_optimizer_between_forward_and_backward():
             loss.backward()
 
 
-@pytest.mark.parametrize("layer", [nn.ReLU(True), nn.LeakyReLU(0.1, True), nn.Dropout(0.3, True), nn.Hardtanh(inplace=True)], ids=str)
+@pytest.mark.parametrize(
+    "layer", [nn.ReLU(True), nn.LeakyReLU(0.1, True), nn.Dropout(0.3, True), nn.Hardtanh(inplace=True)], ids=str
+)
 def test_in_place_on_a_view(layer):
     class Net(nn.Module):
         def __init__(self):
@@ -283,7 +332,8 @@ def test_nothing_is_left_without_the_garbage_collector(options):
                 net.zero_grad()
                 del x
                 assert live.bytes() == 0
-        from ebb._source import _SOURCES
+        from ebb._compress.recipes import _SOURCES
+
         assert not _SOURCES
     finally:
         gc.enable()
@@ -292,8 +342,19 @@ def test_nothing_is_left_without_the_garbage_collector(options):
 @pytest.mark.parametrize("options", EVERY, ids=str)
 def test_tensors_that_the_caller_keeps_hold_nothing_else(options):
     torch.manual_seed(0)
-    net = ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.Dropout(0.2), nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(),
-                                     nn.Linear(4, 4)), **options)
+    net = ebb.compress(
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.SiLU(),
+            nn.Dropout(0.2),
+            nn.Conv2d(4, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            nn.Linear(4, 4),
+        ),
+        **options,
+    )
     gc.disable()
     try:
         with Live() as live:
@@ -313,6 +374,7 @@ def test_tensors_that_the_caller_keeps_hold_nothing_else(options):
 @pytest.mark.parametrize("options", EXACT, ids=str)
 def test_memory_falls_while_the_backward_pass_goes_on(options):
     """As with torch's layers: what a layer kept goes when it has run."""
+
     def course(net):
         seen = []
         x = torch.randn(4, 8, 24, 24)

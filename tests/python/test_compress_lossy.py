@@ -20,10 +20,18 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def pooled_input(x, block, kind):
     """Blocks one by one."""
     out = x.detach().clone()
-    for at in torch.cartesian_prod(*[torch.arange(0, n, p) for n, p in zip(x.shape[2:], block)]).reshape(-1, len(block)).tolist():
+    for at in (
+        torch.cartesian_prod(*[torch.arange(0, n, p) for n, p in zip(x.shape[2:], block)])
+        .reshape(-1, len(block))
+        .tolist()
+    ):
         place = (..., *[slice(i, i + p) for i, p in zip(at, block)])
         dims = list(range(2, x.dim()))
-        out[place] = x[place].detach().mean(dims, keepdim=True) if kind == "average" else x[place].detach().amax(dims, keepdim=True)
+        out[place] = (
+            x[place].detach().mean(dims, keepdim=True)
+            if kind == "average"
+            else x[place].detach().amax(dims, keepdim=True)
+        )
     return out
 
 

@@ -20,12 +20,24 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def net():
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten(), nn.Linear(36, 5))
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.2),
+        nn.Flatten(),
+        nn.Linear(36, 5),
+    )
 
 
 def test_names_values_parameters_and_hooks_stay():
     model = net()
-    before, parameters, types = copy.deepcopy(model.state_dict()), list(model.parameters()), [type(m) for m in model.modules()]
+    before, parameters, types = (
+        copy.deepcopy(model.state_dict()),
+        list(model.parameters()),
+        [type(m) for m in model.modules()],
+    )
     calls = []
     model[0].register_forward_hook(lambda *_: calls.append("forward"))
     model[0].register_full_backward_hook(lambda *_: calls.append("backward"))
@@ -89,12 +101,17 @@ def test_tensors_can_be_written_and_copied_as_before():
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("what", [parametrizations.weight_norm, parametrizations.spectral_norm, lambda m: prune.l1_unstructured(m, "weight", 0.3)],
-                         ids=["weight norm", "spectral norm", "pruned"])
+@pytest.mark.parametrize(
+    "what",
+    [parametrizations.weight_norm, parametrizations.spectral_norm, lambda m: prune.l1_unstructured(m, "weight", 0.3)],
+    ids=["weight norm", "spectral norm", "pruned"],
+)
 def test_parametrised_layers(what, before):
     """A parametrisation changes the class of a layer, too; reading a spectrally normed weight changes it."""
     torch.manual_seed(1)
-    stock = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Linear(6, 5), nn.LayerNorm((6, 5)))
+    stock = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Linear(6, 5), nn.LayerNorm((6, 5))
+    )
     ours = copy.deepcopy(stock)
     if before:
         ebb.compress(ours)
@@ -127,18 +144,26 @@ def test_lossy_layers_with_a_parametrisation():
 # Errors
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(pool=0), "pool is 0 for 0; a block is a whole number from 1 on"),
-    (dict(pool=True), "pool is True"), (dict(pool=1.5), "pool is 1.5"), (dict(pool="2"), "pool is '2'"),
-    (dict(pool=(2, 2, 2)), "0, which has 2 spatial axes; give 2 numbers"),
-    (dict(pool=[2]), "no child of the model contains convolutions of its own"),
-    (dict(pool={"7": 2}), "pool names '7', which the model does not have"),
-    (dict(pool={"1": 2}), "pool names '1', which has no convolution"),
-    (dict(relu="int8"), "relu is 'int8'; it must be 'bits' or 'exact'"),
-    (dict(norm="bits"), "norm is 'bits'"), (dict(linear="pool"), "linear is 'pool'"), (dict(pooling="mean"), "pooling is 'mean'"),
-    (dict(skip=["nine"]), "skip names 'nine', which the model does not have; its layers are 0, 1"),
-    (dict(skip=[3]), "skip has 3; it must be a layer's name, a type or a module"),
-], ids=str)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(pool=0), "pool is 0 for 0; a block is a whole number from 1 on"),
+        (dict(pool=True), "pool is True"),
+        (dict(pool=1.5), "pool is 1.5"),
+        (dict(pool="2"), "pool is '2'"),
+        (dict(pool=(2, 2, 2)), "0, which has 2 spatial axes; give 2 numbers"),
+        (dict(pool=[2]), "no child of the model contains convolutions of its own"),
+        (dict(pool={"7": 2}), "pool names '7', which the model does not have"),
+        (dict(pool={"1": 2}), "pool names '1', which has no convolution"),
+        (dict(relu="int8"), "relu is 'int8'; it must be 'bits' or 'exact'"),
+        (dict(norm="bits"), "norm is 'bits'"),
+        (dict(linear="pool"), "linear is 'pool'"),
+        (dict(pooling="mean"), "pooling is 'mean'"),
+        (dict(skip=["nine"]), "skip names 'nine', which the model does not have; its layers are 0, 1"),
+        (dict(skip=[3]), "skip has 3; it must be a layer's name, a type or a module"),
+    ],
+    ids=str,
+)
 def test_errors_change_nothing(options, message):
     model = ebb.compress(net(), 2)
     kinds, settings = [type(m) for m in model], copy.deepcopy(model[0].ebb_settings)
@@ -156,13 +181,17 @@ def test_errors_about_the_model():
 @pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
 def test_other_paddings_are_refused(mode):
     model = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1, padding_mode=mode), nn.ReLU())
-    with pytest.raises(ebb.Error, match=rf"0 pads with padding_mode='{mode}'; only 'zeros' can be compressed.*skip=\['0'\]"):
+    with pytest.raises(
+        ebb.Error, match=rf"0 pads with padding_mode='{mode}'; only 'zeros' can be compressed.*skip=\['0'\]"
+    ):
         ebb.compress(model, 2)
     check_exact(model, given(2, 3, 8, 8), skip=["0"])
 
 
 def test_blocks_by_stage_by_name_and_by_axis():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)), nn.Sequential(nn.Conv2d(4, 4, 1)))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)), nn.Sequential(nn.Conv2d(4, 4, 1))
+    )
 
     def blocks(pool):
         ebb.compress(model, pool)
@@ -182,7 +211,9 @@ def test_a_layer_with_two_names_goes_by_both():
     assert type(shared) is nn.Conv2d
 
 
-@pytest.mark.parametrize("pool, says", [([], "no child of the model"), ({0: 2}, "keys are names"), ({nn.Conv2d: 2}, "keys are names")])
+@pytest.mark.parametrize(
+    "pool, says", [([], "no child of the model"), ({0: 2}, "keys are names"), ({nn.Conv2d: 2}, "keys are names")]
+)
 def test_pool_of_a_wrong_form(pool, says):
     with pytest.raises(ebb.Error, match=says):
         ebb.compress(nn.Sequential(nn.Conv2d(3, 4, 3)), pool)

@@ -34,7 +34,9 @@ def spread(x, block, kind):
         place = (slice(None), slice(None), *(slice(begin, begin + block) for begin in start))
         axes = tuple(range(2, x.dim()))
         part = found[place]
-        found[place] = (part.mean(axes, keepdim=True) if kind == "average" else part.amax(axes, keepdim=True)).expand_as(part)
+        found[place] = (
+            part.mean(axes, keepdim=True) if kind == "average" else part.amax(axes, keepdim=True)
+        ).expand_as(part)
     return found
 
 
@@ -58,7 +60,7 @@ def test_weight_gradients(dims, dtype, kind, autocast, taps, stride):
         out = layer(x)
     assert torch.equal(out, wanted) and out.dtype == dtype
     gy = torch.randn(out.shape).to(dtype)
-    gx, = torch.autograd.grad(wanted, x, gy)
+    (gx,) = torch.autograd.grad(wanted, x, gy)
     found, gw = torch.autograd.grad(out, (x, layer.weight), gy)
     assert (found - gx).norm() <= 0.02 * gx.norm()
     small = spread(x.detach(), 2, kind)

@@ -18,18 +18,40 @@ import ebb  # noqa: E402
 
 WIDTH = 4
 LAYERS = {
-    "conv": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1), "strided": lambda: nn.Conv2d(WIDTH, WIDTH, 2, padding=1, bias=False),
-    "grouped": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding="same", groups=2), "batch": lambda: nn.BatchNorm2d(WIDTH),
-    "group": lambda: nn.GroupNorm(2, WIDTH), "relu": nn.ReLU, "relu_": lambda: nn.ReLU(True), "relu6": nn.ReLU6,
-    "leaky_": lambda: nn.LeakyReLU(0.2, True), "silu": nn.SiLU, "gelu": nn.GELU, "hardswish": nn.Hardswish, "mish_": lambda: nn.Mish(True),
-    "dropout": lambda: nn.Dropout(0.3), "dropout_": lambda: nn.Dropout(0.3, True), "dropout2d": lambda: nn.Dropout2d(0.3),
-    "nothing": lambda: nn.Dropout(0.0), "max": lambda: nn.MaxPool2d(3, 1, 1), "sigmoid": nn.Sigmoid,
+    "conv": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1),
+    "strided": lambda: nn.Conv2d(WIDTH, WIDTH, 2, padding=1, bias=False),
+    "grouped": lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding="same", groups=2),
+    "batch": lambda: nn.BatchNorm2d(WIDTH),
+    "group": lambda: nn.GroupNorm(2, WIDTH),
+    "relu": nn.ReLU,
+    "relu_": lambda: nn.ReLU(True),
+    "relu6": nn.ReLU6,
+    "leaky_": lambda: nn.LeakyReLU(0.2, True),
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "hardswish": nn.Hardswish,
+    "mish_": lambda: nn.Mish(True),
+    "dropout": lambda: nn.Dropout(0.3),
+    "dropout_": lambda: nn.Dropout(0.3, True),
+    "dropout2d": lambda: nn.Dropout2d(0.3),
+    "nothing": lambda: nn.Dropout(0.0),
+    "max": lambda: nn.MaxPool2d(3, 1, 1),
+    "sigmoid": nn.Sigmoid,
 }
 # What a layer may read: what an earlier one made, by how many places back; two of them are added.
-nets = st.lists(st.tuples(st.sampled_from(sorted(LAYERS)), st.integers(0, 3), st.none() | st.integers(0, 3)), min_size=1, max_size=9)
-exact = st.fixed_dictionaries({"norm": st.sampled_from(["exact", "recompute"]), "relu": st.sampled_from(["bits", "exact"])})
-lossy = st.fixed_dictionaries({"norm": st.sampled_from(["exact", "recompute", "int8"]), "pool": st.sampled_from([1, 2, (3, 1)]),
-                               "pooling": st.sampled_from(["average", "max"])})
+nets = st.lists(
+    st.tuples(st.sampled_from(sorted(LAYERS)), st.integers(0, 3), st.none() | st.integers(0, 3)), min_size=1, max_size=9
+)
+exact = st.fixed_dictionaries(
+    {"norm": st.sampled_from(["exact", "recompute"]), "relu": st.sampled_from(["bits", "exact"])}
+)
+lossy = st.fixed_dictionaries(
+    {
+        "norm": st.sampled_from(["exact", "recompute", "int8"]),
+        "pool": st.sampled_from([1, 2, (3, 1)]),
+        "pooling": st.sampled_from(["average", "max"]),
+    }
+)
 
 
 class Net(nn.Module):
@@ -40,7 +62,7 @@ class Net(nn.Module):
 
     def forward(self, x):
         made = [x]
-        for (name, first, second), layer in zip(self.plan, self.layers):
+        for (_, first, second), layer in zip(self.plan, self.layers):
             value = made[max(0, len(made) - 1 - first)]
             if second is not None:
                 other = made[max(0, len(made) - 1 - second)]
@@ -101,13 +123,20 @@ def test_some_gradients_in_several_passes(plan, options, seed, data):
     ours = ebb.compress(copy.deepcopy(stock), **options)
     x = inputs(seed, False, True)
     names = ["x", *dict(stock.named_parameters())]
-    passes = data.draw(st.lists(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True), min_size=1, max_size=4))
+    passes = data.draw(
+        st.lists(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True), min_size=1, max_size=4)
+    )
     results = []
     for net in (ours, stock):
         torch.manual_seed(seed)
         out = net(x).square().sum()
         known = {"x": x, **dict(net.named_parameters())}
-        results.append([torch.autograd.grad(out, [known[name] for name in wanted], retain_graph=True, allow_unused=True) for wanted in passes])
+        results.append(
+            [
+                torch.autograd.grad(out, [known[name] for name in wanted], retain_graph=True, allow_unused=True)
+                for wanted in passes
+            ]
+        )
     for one, two in zip(*results):
         for mine, theirs in zip(one, two):
             assert (mine is None) == (theirs is None)

@@ -12,8 +12,8 @@ if not ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
 
-from ebb._compressed import formulas, triton_kernels  # noqa: E402
-from ebb._compressed.shapes import Order  # noqa: E402
+from ebb._compress.arithmetic import formulas, triton_kernels  # noqa: E402
+from ebb._compress.arithmetic.shapes import Order  # noqa: E402
 
 LAST = [torch.contiguous_format, torch.channels_last]
 
@@ -50,7 +50,7 @@ def test_bits(count, rule):
     x[::11] = torch.nan
     bits, expected = triton_kernels.bits_of(x, rule, -0.5, 0.5), formulas.bits_of(x, rule, -0.5, 0.5)
     assert torch.equal(bits[: expected.numel()], expected)
-    assert not bits[expected.numel():].any()
+    assert not bits[expected.numel() :].any()
     gy = values(count)
     gy[::5] = torch.inf
     for slope in (None, 0.1):
@@ -81,14 +81,18 @@ def test_what_is_not_finite_shows_in_its_channel_alone():
 
 
 @pytest.mark.parametrize("order", LAST)
-@pytest.mark.parametrize("kernel, stride, padding, dilation", [((3, 3), (2, 2), (1, 1), (1, 1)), ((5, 4), (2, 3), (2, 1), (1, 2)),
-                                                               ((2, 2), (2, 2), (0, 0), (1, 1))])
+@pytest.mark.parametrize(
+    "kernel, stride, padding, dilation",
+    [((3, 3), (2, 2), (1, 1), (1, 1)), ((5, 4), (2, 3), (2, 1), (1, 2)), ((2, 2), (2, 2), (0, 0), (1, 1))],
+)
 def test_places_in_windows(order, kernel, stride, padding, dilation):
     x = values(2, 3, 17, 19, order=order)
     _, places = F.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
     packed = triton_kernels.pack_places(places, 19, kernel, stride, padding, dilation)
     assert packed.numel() == (-(-places.numel() // 2) if kernel[0] * kernel[1] <= 16 else places.numel())
-    assert torch.equal(triton_kernels.unpack_places(packed, torch.empty_like(places), 19, kernel, stride, padding, dilation), places)
+    assert torch.equal(
+        triton_kernels.unpack_places(packed, torch.empty_like(places), 19, kernel, stride, padding, dilation), places
+    )
 
 
 def test_order_finds_its_way_back():

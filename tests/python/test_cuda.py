@@ -100,7 +100,9 @@ def test_the_allocator_stays_within_the_budget(fraction):
     module, init, xs = lstm(800, 128)
 
     def loss(budget):
-        _, total = ebb.scan(lambda c, x: (module(c, x)[0], module(c, x)[1].pow(2).mean()), init, xs, budget=budget, reduce="sum")
+        _, total = ebb.scan(
+            lambda c, x: (module(c, x)[0], module(c, x)[1].pow(2).mean()), init, xs, budget=budget, reduce="sum"
+        )
         return total
 
     found = ebb.probe(lambda c, x: (module(c, x)[0], module(c, x)[1].pow(2).mean()), init, xs)
@@ -123,11 +125,15 @@ def test_the_allocator_stays_within_the_budget(fraction):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}])
+@pytest.mark.parametrize(
+    "how", [{}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}]
+)
 def test_layers_in_chunks_of_cudnn(name, how, dtype):
     torch.manual_seed(0)
     plain = getattr(torch.nn, name)(16, 32, device="cuda", dtype=dtype, **how)
-    ours = getattr(ebb.nn, name)(16, 32, device="cuda", dtype=dtype, budget="160MiB", chunk=40, strategy="revolve", **how)
+    ours = getattr(ebb.nn, name)(
+        16, 32, device="cuda", dtype=dtype, budget="160MiB", chunk=40, strategy="revolve", **how
+    )
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(*((8, 400, 16) if "batch_first" in how else (400, 8, 16)), device="cuda", dtype=dtype)
     if name == "RNN" and dtype == torch.float16 and "bidirectional" in how:
@@ -185,8 +191,14 @@ def test_spiking_layer():
 
 def test_chain():
     torch.manual_seed(0)
-    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU(True),
-                                                    torch.nn.Dropout(0.1)) for _ in range(24)]).cuda()
+    net = torch.nn.Sequential(
+        *[
+            torch.nn.Sequential(
+                torch.nn.Linear(256, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU(True), torch.nn.Dropout(0.1)
+            )
+            for _ in range(24)
+        ]
+    ).cuda()
     other = copy.deepcopy(net)
     x = torch.randn(512, 256, device="cuda")
     whole = ebb.Chain(other, x, "1GiB")
@@ -221,7 +233,7 @@ def test_a_retained_graph_and_an_exception():
 @pytest.mark.parametrize("words", ["bf16", "fp16", "int8", "bits", "pool:3"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_codecs_give_the_bytes_of_the_cpu(words, dtype):
-    from ebb._codec import Codec
+    from ebb._loop.codec.codec import Codec
 
     flat = torch.randn(5000, dtype=dtype) * torch.logspace(-30, 4, 5000, dtype=dtype)
     flat = (flat > 0).to(dtype) if words == "bits" else flat

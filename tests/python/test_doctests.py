@@ -35,7 +35,9 @@ def test_examples(name):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("name, needs", [("python.md", "checkpoint_schedules"), ("pytorch.md", "torch"), ("compress.md", "torch")])
+@pytest.mark.parametrize(
+    "name, needs", [("python.md", "checkpoint_schedules"), ("pytorch.md", "torch"), ("compress.md", "torch")]
+)
 def test_pages(name, needs):
     pytest.importorskip(needs, reason=f"the package {needs} is not installed")
     page = pathlib.Path(__file__).parents[2] / "docs" / name

@@ -15,7 +15,10 @@ CASES = [
     (["pytorch_rnn.py", "60"], "of 512 KiB"),
     (["pytorch_compress.py", "3"], "bit for bit stock's losses: exact, fit 50%"),
     (["pytorch_spiking.py"], "right in the last 10 iterations: 100 %"),
-    (["-m", "torch.distributed.run", "--nproc-per-node", "2", "pytorch_ddp.py"], "2 processes have the same parameters"),
+    (
+        ["-m", "torch.distributed.run", "--nproc-per-node", "2", "pytorch_ddp.py"],
+        "2 processes have the same parameters",
+    ),
 ]
 
 

@@ -13,16 +13,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from compressed_nets import (NETS, everything, net_and_sample, residual_net, same, training_gradients,  # noqa: E402
-                             training_peak)
+from compressed_nets import NETS, everything, net_and_sample, residual_net, same, training_gradients, training_peak  # noqa: E402
 
 import ebb  # noqa: E402
-from ebb._compress import compressed_layers  # noqa: E402
-from ebb._compressed.offloading import Offloading  # noqa: E402
-from ebb._fit_plan import Planner, evaluate, kept_by_layer  # noqa: E402
-from ebb._fit_profile import Allowed, Profile  # noqa: E402
-from ebb._layer_record import record_bytes  # noqa: E402
-from ebb._sample_step import SampleStep  # noqa: E402
+from ebb._compress.compress import compressed_layers  # noqa: E402
+from ebb._compress.offloading import Offloading  # noqa: E402
+from ebb._compress.record import record_bytes  # noqa: E402
+from ebb._compress.sample_step import SampleStep  # noqa: E402
+from ebb._fit.plan import Planner, evaluate, kept_by_layer  # noqa: E402
+from ebb._fit.profile import Allowed, Profile  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -86,13 +85,23 @@ def test_lossy_ways_are_used_where_they_are_allowed_and_needed():
     assert all(row.way != "int8" or row.kind == "Linear" for row in pooled.ebb_fit.rows)
 
 
-@pytest.mark.parametrize("lossy, wanted", [
-    ("pool", Allowed((2,))), (("pool", 4), Allowed((2, 4))), (("pool", "int8"), Allowed((2,), True)),
-    (("pool", "linear"), Allowed((2,), linear=("int8",))), (("int8", ("pool", 8)), Allowed((2, 4, 8), True)),
-    ([("pool", 4)], Allowed((2, 4))), ([("pool", 8), "pool"], Allowed((2, 4, 8))), ((("pool", 4),), Allowed((2, 4))),
-    ({"project", "linear", "linear"}, Allowed(linear=("int8", "project"))), (iter(["int8"]), Allowed(norm=True)),
-    ((), Allowed()), (["linear", "linear"], Allowed(linear=("int8",))),
-])
+@pytest.mark.parametrize(
+    "lossy, wanted",
+    [
+        ("pool", Allowed((2,))),
+        (("pool", 4), Allowed((2, 4))),
+        (("pool", "int8"), Allowed((2,), True)),
+        (("pool", "linear"), Allowed((2,), linear=("int8",))),
+        (("int8", ("pool", 8)), Allowed((2, 4, 8), True)),
+        ([("pool", 4)], Allowed((2, 4))),
+        ([("pool", 8), "pool"], Allowed((2, 4, 8))),
+        ((("pool", 4),), Allowed((2, 4))),
+        ({"project", "linear"}, Allowed(linear=("int8", "project"))),
+        (iter(["int8"]), Allowed(norm=True)),
+        ((), Allowed()),
+        (["linear", "linear"], Allowed(linear=("int8",))),
+    ],
+)
 def test_ways_to_say_what_may_be_lossy(lossy, wanted):
     assert Allowed.of(lossy, None) == wanted
 
@@ -119,7 +128,9 @@ def test_what_is_kept_may_go_to_disk(name, budget, tmp_path):
     for _ in range(3):
         assert training_peak(model, sample) <= before.budget
     assert same(training_gradients(model, sample), wanted)
-    mover = next(layer.ebb_settings.offloading for layer in compressed_layers(model).values() if layer.ebb_settings.offloading)
+    mover = next(
+        layer.ebb_settings.offloading for layer in compressed_layers(model).values() if layer.ebb_settings.offloading
+    )
     report = mover.report
     assert report.moved.tensors > 0 and report.written.bytes == report.moved.bytes
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -186,7 +197,9 @@ def test_a_plan_is_made_tighter_until_its_peak_fits(monkeypatch):
 def test_a_layer_that_is_called_twice_has_one_way():
     torch.manual_seed(0)
     shared = torch.nn.Conv2d(8, 8, 3, padding=1)
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), shared, torch.nn.ReLU(), shared, torch.nn.ReLU())
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), shared, torch.nn.ReLU(), shared, torch.nn.ReLU()
+    )
     sample = torch.randn(4, 3, 16, 16)
     least = least_of(model, sample, lossy=("pool", 4))
     ebb.fit(model, sample, least, lossy=("pool", 4))
@@ -210,7 +223,10 @@ def test_a_layer_that_also_reads_data_does_not_keep_a_copy_of_it():
 def test_a_failed_fit_leaves_a_compressed_model_as_it_was():
     model, sample = net_and_sample("residual")
     ebb.compress(model, pool=2)
-    before = everything(model), {name: copy.copy(layer.ebb_settings) for name, layer in compressed_layers(model).items()}
+    before = (
+        everything(model),
+        {name: copy.copy(layer.ebb_settings) for name, layer in compressed_layers(model).items()},
+    )
     least_of(model, sample)
     after = everything(model), {name: layer.ebb_settings for name, layer in compressed_layers(model).items()}
     assert same(after, before)
@@ -261,17 +277,33 @@ def test_arguments_by_name_and_a_loss_of_ones_own():
     assert model.ebb_fit.to_dict()["peak"] == model.ebb_fit.peak
 
 
-@pytest.mark.parametrize("options, words", [
-    ({"budget": "0%"}, "0%"), ({"budget": "x%"}, "x%"), ({"budget": -1}, "budget"), ({"budget": None}, "budget"),
-    ({"lossy": ["poll"]}, "poll"), ({"lossy": ("pool", 3)}, r"lossy has \('pool', 3\)"), ({"lossy": 3}, "lossy is 3"),
-    ({"lossy": ("int8", 4)}, r"lossy has \('int8', 4\)"), ({"lossy": {"pool": 4}}, "lossy is {'pool': 4}"),
-    ({"lossy": ["pool", 4]}, "lossy has 4"), ({"lossy": [["pool"]]}, "lossy has"), ({"lossy": None}, "lossy is None"),
-    ({"disk": 3}, "disk"),
-    ({"sample": 3}, "sample"), ({"loss": 3}, "loss"), ({"loss": lambda out: out}, "one number"),
-    ({"loss": lambda out: torch.zeros(())}, "one number"), ({"skip": ["nobody"]}, "nobody"), ({"skip": 3}, "skip has 3"),
-    ({"model": 3}, "model"), ({"budget": ebb.Budget("1MiB")}, "budget is ebb.Budget"),
-    ({"model": torch.nn.Sequential(torch.nn.LazyConv2d(4, 3))}, "Lazy"),
-])
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"budget": "0%"}, "0%"),
+        ({"budget": "x%"}, "x%"),
+        ({"budget": -1}, "budget"),
+        ({"budget": None}, "budget"),
+        ({"lossy": ["poll"]}, "poll"),
+        ({"lossy": ("pool", 3)}, r"lossy has \('pool', 3\)"),
+        ({"lossy": 3}, "lossy is 3"),
+        ({"lossy": ("int8", 4)}, r"lossy has \('int8', 4\)"),
+        ({"lossy": {"pool": 4}}, "lossy is {'pool': 4}"),
+        ({"lossy": ["pool", 4]}, "lossy has 4"),
+        ({"lossy": [["pool"]]}, "lossy has"),
+        ({"lossy": None}, "lossy is None"),
+        ({"disk": 3}, "disk"),
+        ({"sample": 3}, "sample"),
+        ({"loss": 3}, "loss"),
+        ({"loss": lambda out: out}, "one number"),
+        ({"loss": lambda out: torch.zeros(())}, "one number"),
+        ({"skip": ["nobody"]}, "nobody"),
+        ({"skip": 3}, "skip has 3"),
+        ({"model": 3}, "model"),
+        ({"budget": ebb.Budget("1MiB")}, "budget is ebb.Budget"),
+        ({"model": torch.nn.Sequential(torch.nn.LazyConv2d(4, 3))}, "Lazy"),
+    ],
+)
 def test_mistakes_are_named(options, words):
     model, sample = net_and_sample("plain")
     given = {"model": model, "sample": sample, "budget": "50%", **options}
@@ -308,7 +340,9 @@ def test_mistakes_are_found_before_anything_runs():
 
 def test_a_model_that_takes_more_with_bits_is_left_as_it_was():
     """A ReLU between convolutions: torch keeps what comes out once, for both."""
-    model = chain(lambda: torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU, lambda: torch.nn.Conv2d(3, 3, 3, padding=1))
+    model = chain(
+        lambda: torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU, lambda: torch.nn.Conv2d(3, 3, 3, padding=1)
+    )
     sample = torch.randn(4, 3, 16, 16)
     before, peak = everything(model), training_peak(model, sample)
     for verify in (True, False):
@@ -383,7 +417,7 @@ def test_an_output_that_only_the_loss_understands():
 
 def test_a_model_is_freed_whatever_its_loss_holds():
     model, sample = net_and_sample("plain")
-    ebb.fit(model, sample, "100%", loss=lambda out: out.sum() * len(model))
+    ebb.fit(model, sample, "100%", loss=lambda out: out.sum() * len(model))  # noqa: F821
     gone = weakref.ref(model)
     del model
     gc.collect()
@@ -393,8 +427,12 @@ def test_a_model_is_freed_whatever_its_loss_holds():
 def test_weights_that_are_computed_when_they_are_read():
     """Reading one goes on with a power iteration, in buffers."""
     norm = torch.nn.utils.parametrizations.spectral_norm
-    model = chain(lambda: norm(torch.nn.Conv2d(3, 8, 3)), lambda: torch.nn.BatchNorm2d(8), torch.nn.ReLU,
-                  lambda: norm(torch.nn.Conv2d(8, 8, 3)))
+    model = chain(
+        lambda: norm(torch.nn.Conv2d(3, 8, 3)),
+        lambda: torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU,
+        lambda: norm(torch.nn.Conv2d(8, 8, 3)),
+    )
     sample = torch.randn(4, 3, 16, 16)
     before = everything(model)
     ebb.fit(model, sample, "100%")
@@ -440,7 +478,11 @@ def test_rows_say_what_is_pooled_before_it_has_run(verify):
     for _ in range(2):
         rows = ebb.fit(model, sample, least, lossy="pool", verify=verify).ebb_fit.rows
         pooled = {row.layer for row in rows if row.way == "pool 2x2"}
-        assert pooled == {name for name, layer in compressed_layers(model).items() if layer.ebb_settings.way == "compress"} != set()
+        assert (
+            pooled
+            == {name for name, layer in compressed_layers(model).items() if layer.ebb_settings.way == "compress"}
+            != set()
+        )
         model(sample).sum().backward()
         assert pooled == {row.layer for row in ebb.compression_report(model, sample).rows if row.way == "pool 2x2"}
 

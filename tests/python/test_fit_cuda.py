@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 from compressed_nets import NETS, net_and_sample, same, training_gradients  # noqa: E402
 
 import ebb  # noqa: E402
-from ebb._compress import compressed_layers  # noqa: E402
-from ebb._compressed.offloading import Offloading  # noqa: E402
+from ebb._compress.compress import compressed_layers  # noqa: E402
+from ebb._compress.offloading import Offloading  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ebb._fit_plan import KEEP, Option, Planner, Step, evaluate  # noqa: E402
+from ebb._fit.plan import KEEP, Option, Planner, Step, evaluate
 
 
 @st.composite
@@ -38,9 +38,24 @@ def nets(draw):
         saved = ((x, x, sizes[x]),) if kind == "other" and draw(st.booleans()) else ()
         again = [step.name for step in steps if step.kind == kind]
         name = draw(st.sampled_from(again)) if again and draw(st.integers(0, 5)) == 0 else f"{kind}{k}"
-        steps.append(Step(name, kind, x, number, x, sizes[x], draw(st.integers(0, 2)), saved, True,
-                          kind == "conv" and draw(st.booleans()),
-                          sizes[x] // 8, draw(st.integers(1, 20)), draw(st.integers(0, 60)), tuple(options)))
+        steps.append(
+            Step(
+                name,
+                kind,
+                x,
+                number,
+                x,
+                sizes[x],
+                draw(st.integers(0, 2)),
+                saved,
+                True,
+                kind == "conv" and draw(st.booleans()),
+                sizes[x] // 8,
+                draw(st.integers(1, 20)),
+                draw(st.integers(0, 60)),
+                tuple(options),
+            )
+        )
         newest = number
     return steps
 
@@ -79,14 +94,27 @@ def test_many_layers_within_one_percent():
     steps = [Step("start", "conv", 0, 1, 0, 0, offers=True)]
     for k in range(1, 301):
         size, seconds = 1000 + 37 * (k * k % 101), 1.0 + (k * 7919 % 97) / 10
-        steps.append(Step(f"a{k}", "linear", k, k + 1, k, size, options=(KEEP, Option("compress", seconds=seconds, bytes=size // 4))))
+        steps.append(
+            Step(
+                f"a{k}",
+                "linear",
+                k,
+                k + 1,
+                k,
+                size,
+                options=(KEEP, Option("compress", seconds=seconds, bytes=size // 4)),
+            )
+        )
     whole = evaluate(steps, {}).peak
     limit = int(whole * 0.6)
     found = Planner(steps).solve(limit)
     saved, bound = 0.0, 0.0
-    rates = sorted((option.seconds / (step.x_bytes - option.bytes), step.x_bytes - option.bytes, option.seconds)
-                   for step in steps[1:] for option in step.options[1:])
-    for rate, size, seconds in rates:
+    rates = sorted(
+        (option.seconds / (step.x_bytes - option.bytes), step.x_bytes - option.bytes, option.seconds)
+        for step in steps[1:]
+        for option in step.options[1:]
+    )
+    for _, size, seconds in rates:
         part = min(1.0, (whole - limit - saved) / size)
         if part <= 0:
             break

@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from ebb._host_pool import HostPool  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+
+from ebb._tensor.host_pool import HostPool  # noqa: E402
 
 MIB = 1 << 20
 

@@ -16,8 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*command: str | Path, cwd: Path) -> str:
     # Of OpenMP one thread: results do not depend on it, other tests run beside.
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False)
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -37,8 +45,18 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(project: Path, prefix: Path, folder: Path) -> Path:
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
-    run("cmake", "-S", project, "-B", folder, "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0",
-        f"-DCMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}", *launcher, cwd=ROOT)
+    run(
+        "cmake",
+        "-S",
+        project,
+        "-B",
+        folder,
+        "-DCMAKE_BUILD_TYPE=Debug",
+        "-DCMAKE_CXX_FLAGS_DEBUG=-O0",
+        f"-DCMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}",
+        *launcher,
+        cwd=ROOT,
+    )
     run("cmake", "--build", folder, cwd=ROOT)
     return folder
 

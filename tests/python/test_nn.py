@@ -225,7 +225,9 @@ def test_the_least_budget_works_and_less_does_not(kind, bidirectional):
 def test_without_a_budget_it_is_torchs_own_code(kind):
     theirs, ours = pair(kind, 3, 5, 2, budget=None, bidirectional=True, dtype=torch.float32)
     x = torch.randn(20, 4, 3)
-    for one, other in zip(gradients(ours, [x], lambda l, x: l(x)), gradients(theirs, [x], lambda l, x: l(x))):
+    for one, other in zip(
+        gradients(ours, [x], lambda layer, x: layer(x)), gradients(theirs, [x], lambda layer, x: layer(x))
+    ):
         assert torch.equal(one, other)
     assert ours.report is None
 
@@ -485,8 +487,8 @@ def test_slow_tiers_give_the_same_bits(tmp_path, bidirectional):
     expected = gradients(plain, [x], lambda layer, x: layer(x))
     budget = least_budget(ebb.nn, "LSTM", 300, bidirectional=bidirectional) * 2
     tiers = [ebb.memory_tier("1MiB"), ebb.file_tier(tmp_path, "8MiB")]
-    for given in (tiers, tiers[1]):
-        _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=given, strategy="async", **options)
+    for named in (tiers, tiers[1]):
+        _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=named, strategy="async", **options)
         found = gradients(ours, [x], lambda layer, x: layer(x))
         assert all(torch.equal(a, b) for a, b in zip(found, expected))
         for run in ours.report.runs:

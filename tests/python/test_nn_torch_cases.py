@@ -20,10 +20,13 @@ def cases():
     for info in modules.module_db:
         if info.module_cls.__name__ in NAMES and info.module_cls.__module__.startswith("torch.nn"):
             for training in (True, False):
-                given = info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=True,
-                                                training=training)
+                given = info.module_inputs_func(
+                    info, device="cpu", dtype=torch.float64, requires_grad=True, training=training
+                )
                 for k, one in enumerate(given):
-                    yield pytest.param(info.module_cls.__name__, one, training, id=f"{info.module_cls.__name__}-{k}-{training}")
+                    yield pytest.param(
+                        info.module_cls.__name__, one, training, id=f"{info.module_cls.__name__}-{k}-{training}"
+                    )
 
 
 CASES = list(cases())
@@ -60,7 +63,9 @@ def test_as_torch(name, given, training, way, monkeypatch):
         return  # other masks
     for a, b in zip(results(plain, given), results(ours, given), strict=True):
         assert a.shape == b.shape
-        assert float((a - b).abs().max() if a.numel() else 0) <= 1e-12 * max(1.0, float(a.abs().max() if a.numel() else 0))
+        assert float((a - b).abs().max() if a.numel() else 0) <= 1e-12 * max(
+            1.0, float(a.abs().max() if a.numel() else 0)
+        )
 
 
 def test_there_are_cases():

@@ -12,11 +12,12 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
-from ebb._offload_item import KNOWS_HOLDERS  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
+
+import ebb  # noqa: E402
+from ebb._tensor.saved import KNOWS_HOLDERS  # noqa: E402
 
 torch.set_num_threads(1)
 if torch.cuda.is_available():  # bits are compared: the same kernels, adding in the same order

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, wanting, weighted  # noqa: E402
+
+import ebb  # noqa: E402
 
 torch.set_num_threads(1)
 Pair = namedtuple("Pair", ["h", "c"])
@@ -33,10 +34,12 @@ def rnn(width: int = WIDTH, dtype: torch.dtype = torch.float32):
     def f(h, x):
         h = cell(x, h)
         return h, h
+
     return f, list(cell.parameters())
 
 
 # ------------------------------------------------------------------------------------------------ structures
+
 
 def test_the_simplest_case_runs_in_the_least_budget_and_not_in_less():
     f, params = rnn()
@@ -49,10 +52,18 @@ def test_the_simplest_case_runs_in_the_least_budget_and_not_in_less():
     assert caught.value.least_budget == smallest
 
 
-@pytest.mark.parametrize("wrap", [
-    lambda h, c: (h, c), lambda h, c: [h, c], lambda h, c: {"h": h, "c": c}, lambda h, c: Pair(h, c),
-    lambda h, c: OrderedDict(h=h, c=c), lambda h, c: {"deep": [Pair(h, None), (c,)], "none": None},
-], ids=["tuple", "list", "dict", "namedtuple", "ordered dict", "nested"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda h, c: (h, c),
+        lambda h, c: [h, c],
+        lambda h, c: {"h": h, "c": c},
+        lambda h, c: Pair(h, c),
+        lambda h, c: OrderedDict(h=h, c=c),
+        lambda h, c: {"deep": [Pair(h, None), (c,)], "none": None},
+    ],
+    ids=["tuple", "list", "dict", "namedtuple", "ordered dict", "nested"],
+)
 @pytest.mark.parametrize("budget", ["least", 10**9, None], ids=["least", "ample", "none"])
 def test_structures_of_states_and_outputs_come_back_as_they_are(wrap, budget):
     cell = torch.nn.LSTMCell(WIDTH, 4)
@@ -102,8 +113,9 @@ def test_states_of_several_lags():
     init, xs = tuple(numbers(WIDTH) for _ in range(3)), numbers(T, WIDTH)
     wanted = gradients(weighted(*loop(f, init, xs)), [*init, xs, weight])
     for chunk in (1, 2, 5):
-        found = gradients(weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)),
-                          [*init, xs, weight])
+        found = gradients(
+            weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)), [*init, xs, weight]
+        )
         # A state that is carried over several steps gets what comes from them before what comes to it as an output.
         for ours, theirs in zip(found, wanted):
             assert torch.allclose(ours, theirs, rtol=0, atol=float(theirs.abs().max()) * T * 2.0**-23)
@@ -133,8 +145,10 @@ def test_one_tensor_as_two_carries_and_two_outputs():
     init, xs = (numbers(BATCH, WIDTH), numbers(BATCH, WIDTH)), numbers(T, BATCH, WIDTH)
     wanted = gradients(weighted(*loop(f, init, xs)), [*init, xs, *cell.parameters()])
     for chunk in (1, 3):
-        found = gradients(weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)),
-                          [*init, xs, *cell.parameters()])
+        found = gradients(
+            weighted(*ebb.scan(f, init, xs, budget=least(f, init, xs, chunk=chunk), chunk=chunk)),
+            [*init, xs, *cell.parameters()],
+        )
         # What comes to the one tensor by two ways is added for each way first.
         for ours, theirs in zip(found, wanted):
             assert torch.allclose(ours, theirs, rtol=0, atol=float(theirs.abs().max()) * T * 2.0**-23)
@@ -215,6 +229,7 @@ def test_no_steps_at_all():
 
 # ------------------------------------------------------------------------------------------------ dtypes, layouts
 
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])
 def test_dtypes(dtype):
     weight = numbers(WIDTH, WIDTH, dtype=dtype)
@@ -235,7 +250,12 @@ def test_mixed_dtypes_integer_carries_and_outputs_without_gradients():
         precise = precise + h.sum().double()
         return (h, count + 1, ~flag, precise), (h, count, h.detach(), precise)
 
-    init = (numbers(WIDTH), torch.zeros((), dtype=torch.int64), torch.tensor(True), torch.zeros((), dtype=torch.float64))
+    init = (
+        numbers(WIDTH),
+        torch.zeros((), dtype=torch.int64),
+        torch.tensor(True),
+        torch.zeros((), dtype=torch.float64),
+    )
     compare(f, init, numbers(T, WIDTH), [weight], chunk=2)
     carry, ys = ebb.scan(f, init, numbers(T, WIDTH), budget=least(f, init, numbers(T, WIDTH), chunk=2), chunk=2)
     assert carry[0].requires_grad and not carry[1].requires_grad
@@ -248,8 +268,12 @@ def test_layouts_of_inputs_and_states():
     compare(f, numbers(WIDTH, BATCH, grad=False).t().requires_grad_(), batch_first, params)
     every_second = numbers(2 * T, BATCH, WIDTH, grad=False)[::2].requires_grad_()
     compare(f, numbers(BATCH, WIDTH), every_second, params)
-    compare(f, numbers(1, WIDTH, grad=False).expand(BATCH, WIDTH), numbers(1, BATCH, WIDTH, grad=False).expand(T, BATCH, WIDTH),
-            params)
+    compare(
+        f,
+        numbers(1, WIDTH, grad=False).expand(BATCH, WIDTH),
+        numbers(1, BATCH, WIDTH, grad=False).expand(T, BATCH, WIDTH),
+        params,
+    )
 
 
 def test_tensors_without_elements():
@@ -259,10 +283,13 @@ def test_tensors_without_elements():
 
     compare(f, numbers(0, WIDTH), numbers(T, 0, WIDTH), budget=10**6)
     weight = numbers(WIDTH)
-    compare(lambda c, x: ((c[0] * weight, c[1] + 1), c[0]), (numbers(WIDTH), numbers(0)), numbers(T, 0), [weight], chunk=1)
+    compare(
+        lambda c, x: ((c[0] * weight, c[1] + 1), c[0]), (numbers(WIDTH), numbers(0)), numbers(T, 0), [weight], chunk=1
+    )
 
 
 # ------------------------------------------------------------------------------------------------ parameters
+
 
 def test_frozen_parameters_get_nothing():
     cell = torch.nn.GRUCell(WIDTH, WIDTH)
@@ -297,7 +324,7 @@ def test_tied_weights_and_weights_used_outside():
     def step_by_step(run, **options):
         init = torch.zeros(BATCH, WIDTH) + cell.bias_ih
         h, logits = run(f, init, embedding(tokens), **options)
-        return h, logits, gradients(weighted(h, logits) + (embedding.weight ** 2).sum(), params)
+        return h, logits, gradients(weighted(h, logits) + (embedding.weight**2).sum(), params)
 
     h, logits, wanted = step_by_step(loop)
     budget = least(f, numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), chunk=1)
@@ -325,6 +352,7 @@ def test_gradients_add_up_over_calls():
 
 
 # ------------------------------------------------------------------------------------------------ budgets
+
 
 @pytest.mark.parametrize("calls", [2, 3])
 def test_one_budget_for_several_scans(calls):
@@ -432,12 +460,32 @@ def test_a_chunk_that_is_not_given_shrinks_to_fit():
 
 # ------------------------------------------------------------------------------------------------ arguments
 
-@pytest.mark.parametrize("options", [
-    {"budget": -1}, {"budget": 1.5}, {"budget": True}, {"budget": "lots"}, {"budget": [1]},
-    {"chunk": 0}, {"chunk": -1}, {"chunk": 1.0}, {"chunk": True}, {"reduce": "max"}, {"strategy": "best"},
-    {"length": -1}, {"length": T + 1}, {"length": 2.0}, {"length": True}, {"params": [1]}, {"params": 3},
-    {"tiers": ["disk"]}, {"tiers": 3},
-], ids=str)
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"budget": -1},
+        {"budget": 1.5},
+        {"budget": True},
+        {"budget": "lots"},
+        {"budget": [1]},
+        {"chunk": 0},
+        {"chunk": -1},
+        {"chunk": 1.0},
+        {"chunk": True},
+        {"reduce": "max"},
+        {"strategy": "best"},
+        {"length": -1},
+        {"length": T + 1},
+        {"length": 2.0},
+        {"length": True},
+        {"params": [1]},
+        {"params": 3},
+        {"tiers": ["disk"]},
+        {"tiers": 3},
+    ],
+    ids=str,
+)
 def test_impossible_arguments_are_refused_by_name(options):
     f, params = rnn()
     name = next(iter(options))
@@ -445,25 +493,45 @@ def test_impossible_arguments_are_refused_by_name(options):
         ebb.scan(f, numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH), **{"budget": 10**6, **options})
 
 
-@pytest.mark.parametrize("init, xs, words", [
-    (1.0, torch.zeros(T, 3), "init"), ("h", torch.zeros(T, 3), "init"), (torch.zeros(3), "xs", "xs"),
-    (torch.zeros(3), torch.zeros(()), "time"), (torch.zeros(3), None, "length"), (torch.zeros(3), {}, "length"),
-    (torch.zeros(3), (torch.zeros(T, 3), torch.zeros(T + 1, 3)), "time steps"), (torch.zeros(3), [1.0, 2.0], "xs"),
-])
+@pytest.mark.parametrize(
+    "init, xs, words",
+    [
+        (1.0, torch.zeros(T, 3), "init"),
+        ("h", torch.zeros(T, 3), "init"),
+        (torch.zeros(3), "xs", "xs"),
+        (torch.zeros(3), torch.zeros(()), "time"),
+        (torch.zeros(3), None, "length"),
+        (torch.zeros(3), {}, "length"),
+        (torch.zeros(3), (torch.zeros(T, 3), torch.zeros(T + 1, 3)), "time steps"),
+        (torch.zeros(3), [1.0, 2.0], "xs"),
+    ],
+)
 @pytest.mark.parametrize("budget", [None, 10**6])
 def test_impossible_trees_are_refused(init, xs, words, budget):
     with pytest.raises(ebb.Error, match=words):
         ebb.scan(lambda h, x: (h, h), init, xs, budget=budget)
 
 
-@pytest.mark.parametrize("result, words", [
-    (lambda h, t: h, "carry, y"), (lambda h, t: None, "carry, y"), (lambda h, t: [h, h], "carry, y"),
-    (lambda h, t: (h, h, h), "carry, y"), (lambda h, t: ((h, h), h), "structure"), (lambda h, t: (h.double(), h), "dtype"),
-    (lambda h, t: (h[:2], h), "shape"), (lambda h, t: (None, h), "init"), (lambda h, t: (h, 1.0), "y"),
-    (lambda h, t: (h, h if t else None), "y"), (lambda h, t: (h, None if t > 5 else h), "y"),
-    (lambda h, t: (h, h[:2] if t > 5 else h), "y"), (lambda h, t: (h, h.double() if t > 5 else h), "y"),
-    (lambda h, t: (h, (h, h) if t > 5 else h), "y"), (lambda h, t: (h if t < 6 else h.double(), h), "dtype"),
-])
+@pytest.mark.parametrize(
+    "result, words",
+    [
+        (lambda h, t: h, "carry, y"),
+        (lambda h, t: None, "carry, y"),
+        (lambda h, t: [h, h], "carry, y"),
+        (lambda h, t: (h, h, h), "carry, y"),
+        (lambda h, t: ((h, h), h), "structure"),
+        (lambda h, t: (h.double(), h), "dtype"),
+        (lambda h, t: (h[:2], h), "shape"),
+        (lambda h, t: (None, h), "init"),
+        (lambda h, t: (h, 1.0), "y"),
+        (lambda h, t: (h, h if t else None), "y"),
+        (lambda h, t: (h, None if t > 5 else h), "y"),
+        (lambda h, t: (h, h[:2] if t > 5 else h), "y"),
+        (lambda h, t: (h, h.double() if t > 5 else h), "y"),
+        (lambda h, t: (h, (h, h) if t > 5 else h), "y"),
+        (lambda h, t: (h if t < 6 else h.double(), h), "dtype"),
+    ],
+)
 @pytest.mark.parametrize("budget", ["some", None])
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_impossible_results_of_f_are_refused(result, words, budget, chunk):
@@ -477,6 +545,7 @@ def test_impossible_results_of_f_are_refused(result, words, budget, chunk):
 
 
 # ------------------------------------------------------------------------------------------------ threads
+
 
 def test_two_threads_scan_at_once():
     cases = []

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, wanting, weighted  # noqa: E402
+
+import ebb  # noqa: E402
 
 torch.set_num_threads(1)
 T, BATCH, WIDTH = 20, 2, 3
@@ -46,12 +47,23 @@ def case(request) -> Case:
 
 # ------------------------------------------------------------------------------------------------ losses
 
-@pytest.mark.parametrize("loss", [
-    lambda h, ys: weighted(h), lambda h, ys: weighted(ys), lambda h, ys: weighted(ys[0]), lambda h, ys: weighted(ys[1]),
-    lambda h, ys: ys[0][3].sum(), lambda h, ys: ys[1][::4].pow(2).sum(), lambda h, ys: ys[0][-1, 0, 0],
-    lambda h, ys: ys[0][0].sum() + h.prod(), lambda h, ys: (ys[0] * ys[1]).mean() + ys[0].max(),
-    lambda h, ys: ys[0].transpose(0, 1).reshape(BATCH, -1)[:, ::3].sin().sum(),
-], ids=["carry", "ys", "first", "second", "a step", "some steps", "one number", "both ends", "products", "views"])
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda h, ys: weighted(h),
+        lambda h, ys: weighted(ys),
+        lambda h, ys: weighted(ys[0]),
+        lambda h, ys: weighted(ys[1]),
+        lambda h, ys: ys[0][3].sum(),
+        lambda h, ys: ys[1][::4].pow(2).sum(),
+        lambda h, ys: ys[0][-1, 0, 0],
+        lambda h, ys: ys[0][0].sum() + h.prod(),
+        lambda h, ys: (ys[0] * ys[1]).mean() + ys[0].max(),
+        lambda h, ys: ys[0].transpose(0, 1).reshape(BATCH, -1)[:, ::3].sin().sum(),
+    ],
+    ids=["carry", "ys", "first", "second", "a step", "some steps", "one number", "both ends", "products", "views"],
+)
 def test_a_loss_on_a_part(case, loss):
     compare(case.f, case.init, case.xs, case.params, loss=loss, **case.options)
 
@@ -126,6 +138,7 @@ def test_no_backward_at_all_leaves_nothing(case):
 
 # ------------------------------------------------------------------------------------------------ modes
 
+
 def test_without_gradients(case):
     wanted = case.run(loop)
     for mode in (torch.no_grad, torch.inference_mode):
@@ -148,7 +161,7 @@ def test_second_derivatives_are_refused(case):
 
 
 def test_transforms_and_forward_mode_are_refused(case):
-    scan = lambda init: ebb.scan(case.f, init, case.xs, **case.options)[0].sum()  # noqa: E731
+    scan = lambda init: ebb.scan(case.f, init, case.xs, **case.options)[0].sum()
     many = torch.stack([case.init.detach(), case.init.detach()])
     with pytest.raises(ebb.Error, match="vmap"):
         torch.func.vmap(scan)(many)
@@ -172,7 +185,7 @@ def test_derivatives_inside_of_f():
         with torch.enable_grad():
             given = h if h.requires_grad else h.detach().requires_grad_()
             energy = (given * weight).cos().sum()
-            force, = torch.autograd.grad(energy, given, create_graph=True)
+            (force,) = torch.autograd.grad(energy, given, create_graph=True)
         h = h - 0.1 * force + x
         return h, h
 
@@ -191,6 +204,7 @@ def test_a_scan_inside_of_a_scan():
         def f(h, block):
             h, hs = scan(inner, h, block, **options)
             return h, hs.mean(0)
+
         return f
 
     init, xs = numbers(BATCH, WIDTH), numbers(8, 10, BATCH, WIDTH)
@@ -211,12 +225,17 @@ def test_a_scan_inside_of_a_checkpoint(case, reentrant):
 
     wanted = gradients(weighted(*case.run(loop)), case.leaves)
     for _ in range(2):
-        h, first, second = checkpoint(lambda init, xs: (lambda h, ys: (h, *ys))(*ebb.scan(case.f, init, xs, **case.options)),
-                                      case.init, case.xs, use_reentrant=reentrant)
+        h, first, second = checkpoint(
+            lambda init, xs: (lambda h, ys: (h, *ys))(*ebb.scan(case.f, init, xs, **case.options)),
+            case.init,
+            case.xs,
+            use_reentrant=reentrant,
+        )
         same(gradients(weighted(h, (first, second)), case.leaves), wanted)
 
 
 # ------------------------------------------------------------------------------------------------ failures
+
 
 class Broken(Exception):
     pass

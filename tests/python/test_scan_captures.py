@@ -10,8 +10,9 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, wanting, weighted  # noqa: E402
+
+import ebb  # noqa: E402
 
 torch.set_num_threads(1)
 T, BATCH, WIDTH = 16, 2, 3
@@ -30,6 +31,7 @@ GLOBAL = torch.full((WIDTH,), 0.5, requires_grad=True)
 
 
 # ------------------------------------------------------------------------------------------------ tensors
+
 
 def test_leaves_are_found_wherever_they_are():
     weight = numbers(WIDTH)
@@ -51,7 +53,8 @@ def test_leaves_are_found_wherever_they_are():
         (lambda h, x, w=weight: ((h * w + x).tanh(), h), weight),
         (functools.partial(lambda w, h, x: ((h * w + x).tanh(), h), weight), weight),
         (lambda h, x: ((h * GLOBAL + x).tanh(), h), GLOBAL),
-        (holder.step, holder.w), (holder, holder.w),
+        (holder.step, holder.w),
+        (holder, holder.w),
     ]
     for f, captured in plain:
         compare(f, numbers(WIDTH), numbers(T, WIDTH), [captured], chunk=1)
@@ -109,8 +112,10 @@ def test_a_tensor_computed_from_another_captured_one_is_refused(chunk):
 
 def from_step(first: int, early, late):
     """f by the time step, which is its input."""
+
     def f(h, t):
         return (early if int(t) < first else late)(h)
+
     return f
 
 
@@ -120,8 +125,12 @@ def test_what_only_later_steps_use_is_refused_or_found_but_not_dropped(kind, chu
     weight, other = numbers(WIDTH), numbers(WIDTH)
 
     def run(scan, **options):
-        late = {"leaf": other, "computed outside": other.exp(), "computed from a known one": weight.exp(),
-                "the output itself": other}[kind]
+        late = {
+            "leaf": other,
+            "computed outside": other.exp(),
+            "computed from a known one": weight.exp(),
+            "the output itself": other,
+        }[kind]
 
         def second(h):
             h = (h * weight * late).tanh()
@@ -196,6 +205,7 @@ def test_an_input_that_f_captures_too():
         def f(h, x):
             h = (h * weight + x * xs.mean() + init).tanh()
             return h, h
+
         return gradients(weighted(*scan(f, init, xs, **options)), [init, xs, weight])
 
     for ours, theirs in zip(run(ebb.scan, budget="6KiB", chunk=1), run(loop)):
@@ -212,6 +222,7 @@ def test_the_outputs_of_another_scan_are_captured():
         def attend(h, x):
             h = ((memory @ h).softmax(0) @ memory * other + x).tanh()
             return h, h
+
         return gradients(weighted(*scan(attend, init, xs, **options)), [init, xs, weight, other])
 
     for ours, theirs in zip(run(ebb.scan, budget="2KiB", chunk=1), run(loop)):
@@ -220,6 +231,7 @@ def test_the_outputs_of_another_scan_are_captured():
 
 
 # ------------------------------------------------------------------------------------------------ random numbers
+
 
 def with_dropout(first: int, chunk: int):
     weight = numbers(WIDTH)
@@ -230,6 +242,7 @@ def with_dropout(first: int, chunk: int):
             h = torch.nn.functional.dropout(h, 0.3) + torch.randn(WIDTH) * 0.1
         h = h.tanh()
         return h, h
+
     return f, weight
 
 
@@ -288,11 +301,12 @@ def test_verify_finds_a_function_that_is_not_one():
     with pytest.raises(ebb.Error, match="another state"):
         h, hs = ebb.scan(f, torch.ones(WIDTH), None, length=T, budget=small, chunk=1, verify=True)
         weighted(h, hs).backward()
-    g = lambda h, x: ((h * weight).tanh(),) * 2  # noqa: E731
+    g = lambda h, x: ((h * weight).tanh(),) * 2
     compare(g, torch.ones(WIDTH), None, [weight], length=T, chunk=1, verify=True)
 
 
 # ------------------------------------------------------------------------------------------------ autocast
+
 
 @pytest.mark.parametrize("chunk", [1, 3])
 @pytest.mark.parametrize("inside", [False, True])
@@ -333,6 +347,7 @@ def test_autocast(inside, chunk):
 
 
 # ------------------------------------------------------------------------------------------------ buffers
+
 
 @pytest.mark.parametrize("chunk", [1, 3])
 @pytest.mark.parametrize("kind", ["batch norm", "spectral norm", "old spectral norm", "weight norm"])
@@ -417,6 +432,7 @@ def test_captured_tensors_and_attributes_that_f_changes_are_refused_or_right():
 
 # ------------------------------------------------------------------------------------------------ changes in place
 
+
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_a_carry_changed_in_place(chunk, grad):
@@ -480,6 +496,7 @@ def test_results_changed_in_place_by_the_caller():
 
 # ------------------------------------------------------------------------------------------------ hooks
 
+
 def test_hooks_of_parameters_and_arguments_see_the_whole_gradient_once():
     cell = torch.nn.GRUCell(WIDTH, WIDTH)
 
@@ -493,14 +510,18 @@ def test_hooks_of_parameters_and_arguments_see_the_whole_gradient_once():
     def run(scan, **options):
         own = clones([init, xs])
         seen = []
-        handles = [tensor.register_hook(lambda g: seen.append(g.clone()) or g * 2) for tensor in [*own, *cell.parameters()]]
+        handles = [
+            tensor.register_hook(lambda g: seen.append(g.clone()) or g * 2) for tensor in [*own, *cell.parameters()]
+        ]
         after = []
-        handles += [p.register_post_accumulate_grad_hook(lambda p: after.append(p.grad.clone())) for p in cell.parameters()]
+        handles += [
+            p.register_post_accumulate_grad_hook(lambda p: after.append(p.grad.clone())) for p in cell.parameters()
+        ]
         h, hs = scan(f, *own, **options)
         found = gradients(weighted(h, hs), [*own, *cell.parameters()])
         for handle in handles:
             handle.remove()
-        key = lambda g: (g.numel(), float(g.sum()))  # noqa: E731
+        key = lambda g: (g.numel(), float(g.sum()))
         return sorted(seen, key=key), sorted(after, key=key), found
 
     same(run(ebb.scan, budget=small, chunk=1), run(loop))
@@ -528,9 +549,11 @@ def test_hooks_inside_of_f_run_once_for_each_time_step():
 
 def test_hooks_of_modules():
     cell = torch.nn.RNNCell(WIDTH, WIDTH)
-    handles = [cell.register_forward_hook(lambda module, given, out: out * 0.5),
-               cell.register_forward_pre_hook(lambda module, given: (given[0] + 1, given[1])),
-               cell.register_full_backward_hook(lambda module, into, out: (into[0] * 2, into[1]))]
+    handles = [
+        cell.register_forward_hook(lambda module, given, out: out * 0.5),
+        cell.register_forward_pre_hook(lambda module, given: (given[0] + 1, given[1])),
+        cell.register_full_backward_hook(lambda module, into, out: (into[0] * 2, into[1])),
+    ]
 
     def f(h, x):
         h = cell(x, h)
@@ -543,6 +566,7 @@ def test_hooks_of_modules():
 
 
 # ------------------------------------------------------------------------------------------------ nothing is kept alive
+
 
 def test_what_f_captured_is_let_go():
     def once():

@@ -104,7 +104,9 @@ def test_a_changed_tensor_that_cannot_be_found_is_refused_and_can_be_named():
     with pytest.raises(ebb.Error, match="in place"):
         ebb.scan(f, torch.zeros(3, 8), xs, budget="24KiB")
     hidden.norm.reset_running_stats()
-    ebb.scan(f, torch.zeros(3, 8), xs, budget="24KiB", params=torch.nn.ModuleList([hidden.norm, cell]))[0].sum().backward()
+    ebb.scan(f, torch.zeros(3, 8), xs, budget="24KiB", params=torch.nn.ModuleList([hidden.norm, cell]))[
+        0
+    ].sum().backward()
     assert ebb.last_report().strategy != "store_all"
     assert int(hidden.norm.num_batches_tracked) == 100
 

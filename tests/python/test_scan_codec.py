@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
-import ebb.nn  # noqa: E402
 from codec_loops import BATCH, STEPS, WIDTH, lif, lstm, room  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, weighted  # noqa: E402
+
+import ebb  # noqa: E402
+import ebb.nn  # noqa: E402
 
 torch.set_num_threads(1)
 LOSSY = ["bf16", "fp16", "int8", "pool:2"]
@@ -48,13 +49,23 @@ def test_bits_keep_every_bit(codec, chunk, model):
     assert report.measured["forwards"] > report.steps
 
 
-@pytest.mark.parametrize("strategy, options", [("revolve", {}), ("sqrt", {"reverse": True}),
-                                               ("msm", {"reduce": "mean"}), ("constant", {})])
+@pytest.mark.parametrize(
+    "strategy, options", [("revolve", {}), ("sqrt", {"reverse": True}), ("msm", {"reduce": "mean"}), ("constant", {})]
+)
 def test_bits_keep_every_bit_in_every_plan(strategy, options):
     f, init, xs, params = lif()
     budget = room(f, init, xs, chunk=4)
-    compare(f, init, xs.requires_grad_(), params, budget=budget, chunk=4, codec=("bits", "bits"), strategy=strategy,
-            **options)
+    compare(
+        f,
+        init,
+        xs.requires_grad_(),
+        params,
+        budget=budget,
+        chunk=4,
+        codec=("bits", "bits"),
+        strategy=strategy,
+        **options,
+    )
 
 
 def test_outputs_that_are_used_in_several_places_keep_every_bit():
@@ -64,6 +75,7 @@ def test_outputs_that_are_used_in_several_places_keep_every_bit():
         z = (carry @ weight + x > 0).to(x.dtype) + 0 * carry
         h = torch.tanh(carry @ weight) * z + x
         return h, (h, h * h, carry, z)
+
     xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
     init = torch.randn(BATCH, WIDTH, requires_grad=True)
     for chunk in (1, 5):
@@ -76,6 +88,7 @@ def test_an_output_that_is_handed_out_several_times_keeps_the_bits_of_no_codec()
     def f(carry, x):
         h = torch.tanh(carry @ weight + x)
         return h, (h, h, h)
+
     xs = torch.randn(STEPS, BATCH, WIDTH)
     budget = room(f, torch.zeros(BATCH, WIDTH), xs, chunk=4)
     found = []
@@ -93,6 +106,7 @@ def test_random_numbers_and_a_carry_changed_in_place_keep_every_bit():
         z = torch.nn.functional.dropout((layer(carry) + x > 0).to(x.dtype) * layer(x), 0.5)
         carry += z
         return carry, z
+
     xs = torch.randn(STEPS, BATCH, WIDTH)
     budget = room(f, torch.zeros(BATCH, WIDTH), xs, chunk=4)
 
@@ -100,6 +114,7 @@ def test_random_numbers_and_a_carry_changed_in_place_keep_every_bit():
         torch.manual_seed(5)
         carry, ys = ebb.scan(f, torch.zeros(BATCH, WIDTH), xs, chunk=4, **options)
         return carry, ys, gradients(weighted(carry, ys), layer.parameters())
+
     same(run(budget=budget, codec="bits"), run(budget=budget))
 
 
@@ -107,7 +122,7 @@ def test_random_numbers_and_a_carry_changed_in_place_keep_every_bit():
 def counting(request, monkeypatch):
     """Some builds of torch do not tell how many hold a storage."""
     if request.param == "they are not":
-        monkeypatch.setattr("ebb._offload_item._alone", -1)
+        monkeypatch.setattr("ebb._tensor.saved._alone", -1)
 
 
 def test_parameters_captured_tensors_and_inputs_are_never_encoded(counting):
@@ -117,11 +132,13 @@ def test_parameters_captured_tensors_and_inputs_are_never_encoded(counting):
     def f(carry, x):
         # Each gradient is made of what must be exact alone; the tanh is there to be encoded.
         return carry + weight * x + other * constant, torch.tanh(carry)
+
     xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
     init = torch.zeros(BATCH, WIDTH)
 
     def of_carry(carry, ys):
         return weighted(carry)
+
     budget = room(f, init, xs, chunk=4)
     report = compare(f, init, xs, [weight, other], budget=budget, chunk=4, codec="int8", loss=of_carry)
     assert report.coding.tape < report.coding.raw_tape
@@ -169,6 +186,7 @@ def test_errors_stay_within_what_follows_from_each_kept_number(codec, where, dty
 
     def f(carry, x):
         return carry * torch.exp(x), None
+
     xs = torch.rand(steps, 4, 64, dtype=dtype).mul(0.02).sub(0.01).requires_grad_()
     init = torch.ones(4, 64, dtype=dtype)
     exact, mine = clones(xs), clones(xs)
@@ -209,8 +227,13 @@ def test_a_while_loop_keeps_its_tapes_encoded():
     weight = (0.1 * torch.randn(64, 64)).requires_grad_()
     found = []
     for codec in (None, "bits", "bf16", ("int8", "bf16")):
-        x = ebb.while_loop(lambda x: x.norm() > 1e-3, lambda x: torch.tanh(torch.tanh(x @ weight) @ weight),
-                           torch.ones(4, 64), budget="64KiB", codec=codec)
+        x = ebb.while_loop(
+            lambda x: x.norm() > 1e-3,
+            lambda x: torch.tanh(torch.tanh(x @ weight) @ weight),
+            torch.ones(4, 64),
+            budget="64KiB",
+            codec=codec,
+        )
         found.append((x.detach(), gradients(x.sum(), [weight])[0]))
     for result, _ in found:
         assert torch.equal(result, found[0][0])
@@ -234,6 +257,7 @@ def test_autocast_keeps_the_casts_of_weights_exact(counting):
 
     def f(carry, x):
         return carry, layer(x)
+
     xs = torch.randn(STEPS, BATCH, WIDTH)
     found = []
     for codec in (None, "int8"):
@@ -274,6 +298,7 @@ def test_a_change_in_place_is_found():
         out = carry * kept
         kept.mul_(2)
         return out, None
+
     xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         ebb.scan(f, torch.ones(BATCH, WIDTH), xs, budget=30_000, chunk=4, codec="bf16")[0].sum().backward()
@@ -327,22 +352,26 @@ def test_probe_knows_the_codec():
     assert coded.costs.tape < plain.costs.tape / 2 and coded.store_all < plain.store_all
 
 
-@pytest.mark.parametrize("codec, words", [
-    ("gzip", "bf16, fp16, int8, bits and pool:N"),
-    ("zstd", "not known before"),
-    ("raw", "leave it out"),
-    ("pool:x", "pool"),
-    ("pool:4x8", "pool:N"),
-    ("bf16:3", "no parameter"),
-    (7, "a pair"),
-    (("bf16", "bf16", "bf16"), "a pair"),
-    ({"tapes": "bf16"}, "\"tape\" and \"state\""),
-    ({"state": "events"}, "not known before"),
-])
+@pytest.mark.parametrize(
+    "codec, words",
+    [
+        ("gzip", "bf16, fp16, int8, bits and pool:N"),
+        ("zstd", "not known before"),
+        ("raw", "leave it out"),
+        ("pool:x", "pool"),
+        ("pool:4x8", "pool:N"),
+        ("bf16:3", "no parameter"),
+        (7, "a pair"),
+        (("bf16", "bf16", "bf16"), "a pair"),
+        ({"tapes": "bf16"}, '"tape" and "state"'),
+        ({"state": "events"}, "not known before"),
+    ],
+)
 def test_what_is_no_codec_is_refused(codec, words):
     with pytest.raises(ebb.Error, match="codec") as caught:
-        ebb.scan(lambda h, x: (h * x, None), torch.ones(4), torch.ones(10, 4, requires_grad=True), budget=1024,
-                 codec=codec)
+        ebb.scan(
+            lambda h, x: (h * x, None), torch.ones(4), torch.ones(10, 4, requires_grad=True), budget=1024, codec=codec
+        )
     assert words in str(caught.value)
 
 
@@ -367,6 +396,7 @@ def test_spikes_that_end_are_an_error_and_not_a_wrong_gradient():
         h, t = carry
         gate = torch.where(t < 30, (x > 0).to(x.dtype), x)
         return (gate * 1.0, t + 1), (gate * h).exp()
+
     xs = torch.randn(STEPS, BATCH, WIDTH, requires_grad=True)
     init = torch.zeros(BATCH, WIDTH), torch.zeros((), dtype=torch.int64)
     with pytest.raises(ebb.Error, match="does not take"):

@@ -8,11 +8,12 @@ import gc
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
 from codec_loops import BATCH, lif, lstm, room  # noqa: E402
-from ebb._codec import Codec  # noqa: E402
-from ebb._codec_tape import Recording  # noqa: E402
-from ebb._measure import LiveBytes  # noqa: E402
+
+import ebb  # noqa: E402
+from ebb._loop.codec.codec import Codec  # noqa: E402
+from ebb._loop.codec.tape import Recording  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -45,13 +46,14 @@ def test_views_of_one_storage_are_encoded_once_and_decoded_as_they_were():
         whole = torch.tanh(a)
         left, right = whole.chunk(2, 1)
         return (left * right * whole.t().reshape(64, 64)[:32]).sum() + whole.pow(3).sum()
+
     recording = recorded("fp16", work)
     recording.seal(set())
     whole = a.numel() * a.element_size()
     # The tanh, the product of its halves and half of the copy that reshape makes.
     assert recording.encoded_bytes == (whole + whole // 2 + whole // 2) // 2
-    mine, = torch.autograd.grad(recording.result, a)
-    exact, = torch.autograd.grad(work(), a)
+    (mine,) = torch.autograd.grad(recording.result, a)
+    (exact,) = torch.autograd.grad(work(), a)
     assert 0 < float((mine - exact).norm() / exact.norm()) < 2**-10
 
 
@@ -64,6 +66,7 @@ def test_small_tensors_whole_numbers_and_what_somebody_holds_stay():
         held.append(torch.exp(a))
         index = torch.arange(1024).flip(0)
         return small.sum() + held[0].sum() + torch.exp(a)[index].sum() + a.double().to(torch.bfloat16).exp().sum()
+
     recording = recorded("bf16", work)
     held[0] = held[0].detach()
     recording.seal(set())

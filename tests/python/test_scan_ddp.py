@@ -22,8 +22,13 @@ BUDGET = 40_000
 def run(folder: Path, processes: int, *options: str) -> dict:
     file = folder / "found.pt"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    done = subprocess.run([*torchrun, str(PROGRAM), "--file", str(file), "--budget", str(BUDGET), *options],
-                          capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [*torchrun, str(PROGRAM), "--file", str(file), "--budget", str(BUDGET), *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return torch.load(file)
 

@@ -9,9 +9,10 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
-from ebb._measure import LiveBytes  # noqa: E402
 from scan_oracle import least  # noqa: E402
+
+import ebb  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 
 torch.set_num_threads(1)
 SLACK = 1 << 14  # of the promised 1 MiB, which would hide everything at these sizes
@@ -29,17 +30,24 @@ def gru(width: int = WIDTH):
     def f(h, x):
         h = cell(x, h)
         return h, h.mean(-1)
+
     return f, torch.zeros(BATCH, width), list(cell.parameters())
 
 
 def deep(width: int = WIDTH):
     """A tape many times as large as the state."""
-    layers = torch.nn.Sequential(*[layer for _ in range(4) for layer in (torch.nn.Linear(width, 4 * width), torch.nn.GELU(),
-                                                                         torch.nn.Linear(4 * width, width))])
+    layers = torch.nn.Sequential(
+        *[
+            layer
+            for _ in range(4)
+            for layer in (torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width))
+        ]
+    )
 
     def f(h, x):
         h = h + layers(h + x)
         return h, None
+
     return f, torch.zeros(BATCH, width), list(layers.parameters())
 
 
@@ -51,13 +59,14 @@ def attention(width: int = WIDTH):
         memory = torch.cat([memory[:, 1:], layer(x)[:, None]], 1)
         y = torch.nn.functional.softmax(memory @ x[..., None], 1).mul(memory).sum(1)
         return (memory, position + 1), y
+
     return f, (torch.zeros(BATCH, 32, width), torch.zeros((), dtype=torch.int64)), list(layer.parameters())
 
 
 MODELS = {"gru": gru, "deep": deep, "attention": attention}
 
 
-def measured(f, init, xs, params, budget, **options) -> tuple[int, ebb._report.Report]:
+def measured(f, init, xs, params, budget, **options) -> tuple[int, ebb._loop.report.Report]:
     """The most bytes held at once in forward and backward, less the caller's: outputs, their gradients, those of
     parameters (once as they grow, once in .grad) and of inputs."""
     carry, ys = ebb.scan(f, init, xs, budget=budget, **options)  # what is measured once is known from now on
@@ -69,7 +78,7 @@ def measured(f, init, xs, params, budget, **options) -> tuple[int, ebb._report.R
         loss = sum(t.sum() for t in outputs if t.requires_grad)
         loss.backward()
     report = ebb.last_report()
-    size = lambda t: t.numel() * t.element_size()  # noqa: E731
+    size = lambda t: t.numel() * t.element_size()
     callers = 2 * sum(map(size, outputs)) + sum(map(size, params)) + (size(xs) if xs.requires_grad else 0)
     for param in params:
         param.grad = None
@@ -171,7 +180,7 @@ def test_sums_need_no_memory_that_grows():
     f, init, params = gru()
 
     def peak(steps):
-        xs = lambda t: torch.full((BATCH, WIDTH), 0.01 * t)  # noqa: E731
+        xs = lambda t: torch.full((BATCH, WIDTH), 0.01 * t)
         ebb.scan(f, init, xs, budget=budget, length=steps, reduce="sum", chunk=1)
         with LiveBytes() as counted:
             carry, loss = ebb.scan(f, init, xs, budget=budget, length=steps, reduce="sum", chunk=1)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import ebb  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, weighted  # noqa: E402
+
+import ebb  # noqa: E402
 
 torch.set_num_threads(1)
 T, BATCH, WIDTH = 30, 2, 5
@@ -24,13 +25,21 @@ def numbers(*shape: int) -> torch.Tensor:
 
 # ------------------------------------------------------------------------------------------------ spiking neurons
 
-@pytest.mark.parametrize("neuron, states", [("Leaky", 1), ("Synaptic", 2), ("Alpha", 3), ("Lapicque", 1), ("RLeaky", 2)])
+
+@pytest.mark.parametrize(
+    "neuron, states", [("Leaky", 1), ("Synaptic", 2), ("Alpha", 3), ("Lapicque", 1), ("RLeaky", 2)]
+)
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_snntorch(neuron, states, chunk):
     snntorch = pytest.importorskip("snntorch", reason="the package snntorch is not installed")
     into, out = torch.nn.Linear(3, WIDTH), torch.nn.Linear(WIDTH, 2)
-    options = {"Leaky": {"learn_beta": True}, "Lapicque": {"beta": 0.5}, "Synaptic": {"alpha": 0.9},
-               "Alpha": {"alpha": 0.9, "beta": 0.8}, "RLeaky": {"linear_features": WIDTH}}[neuron]
+    options = {
+        "Leaky": {"learn_beta": True},
+        "Lapicque": {"beta": 0.5},
+        "Synaptic": {"alpha": 0.9},
+        "Alpha": {"alpha": 0.9, "beta": 0.8},
+        "RLeaky": {"linear_features": WIDTH},
+    }[neuron]
     cell = getattr(snntorch, neuron)(**{"beta": 0.85, **options})
 
     def f(carry, x):
@@ -87,6 +96,7 @@ def test_norse(cell_name, chunk):
 
 # ------------------------------------------------------------------------------------------------ solvers
 
+
 @pytest.mark.parametrize("method", ["euler", "midpoint", "rk4"])
 def test_torchdiffeq(method):
     torchdiffeq = pytest.importorskip("torchdiffeq", reason="the package torchdiffeq is not installed")
@@ -103,6 +113,7 @@ def test_torchdiffeq(method):
 
 
 # ------------------------------------------------------------------------------------------------ PyTorch's own
+
 
 def test_checkpoints_inside():
     from torch.utils.checkpoint import checkpoint

@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as some  # noqa: E402
+from scan_oracle import clones, compare, gradients, loop, same, wanting, weighted  # noqa: E402
 
 import ebb  # noqa: E402
 from ebb import _core  # noqa: E402
-from scan_oracle import clones, compare, gradients, loop, same, wanting, weighted  # noqa: E402
 
 torch.set_num_threads(1)
 F = torch.nn.functional
@@ -29,6 +29,7 @@ def smooth(kind: Callable, batch: int, inputs: int, width: int) -> Cell:
     def f(h, x):
         h = cell(x, h)
         return h, h
+
     return f, torch.randn(batch, width).requires_grad_(), list(cell.parameters())
 
 
@@ -38,6 +39,7 @@ def lstm(batch: int, inputs: int, width: int) -> Cell:
     def f(carry, x):
         carry = cell(x, carry)
         return carry, carry[0]
+
     return f, (torch.randn(batch, width).requires_grad_(), torch.zeros(batch, width)), list(cell.parameters())
 
 
@@ -96,7 +98,7 @@ class Spike(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        v, = ctx.saved_tensors
+        (v,) = ctx.saved_tensors
         return gradient / (1 + 10 * v.abs()) ** 2
 
 
@@ -115,8 +117,13 @@ def lif(batch: int, inputs: int, width: int) -> Cell:
 
 
 CELLS: dict[str, Callable[[int, int, int], Cell]] = {
-    "rnn": lambda *sizes: smooth(torch.nn.RNNCell, *sizes), "gru": lambda *sizes: smooth(torch.nn.GRUCell, *sizes),
-    "lstm": lstm, "attention": attention, "ssm": ssm, "neural ode": neural_ode, "lif": lif,
+    "rnn": lambda *sizes: smooth(torch.nn.RNNCell, *sizes),
+    "gru": lambda *sizes: smooth(torch.nn.GRUCell, *sizes),
+    "lstm": lstm,
+    "attention": attention,
+    "ssm": ssm,
+    "neural ode": neural_ode,
+    "lif": lif,
 }
 # Those of `ebb plan` that need no slow memory and know the length.
 STRATEGIES = [row.name for row in ebb.strategies() if not row.needs_tier]
@@ -131,8 +138,9 @@ def budget_between(f: Callable, init: Any, xs: torch.Tensor, share: float, **opt
             raise
         small = error.least_budget
     step = ebb.scan(f, clones(init), clones(xs), budget=small, **options) and ebb.last_report()
-    whole = _core.least_budget(_core.Chain.uniform(step.steps, step.costs.step_cost()), _core.Platform(fast=small),
-                               storing())
+    whole = _core.least_budget(
+        _core.Chain.uniform(step.steps, step.costs.step_cost()), _core.Platform(fast=small), storing()
+    )
     return small + int(share * max(0, whole - small))
 
 
@@ -143,10 +151,17 @@ def storing() -> Any:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(name=some.sampled_from(sorted(CELLS)), steps=some.integers(1, 200), chunk=some.sampled_from([None, 1, 2, 3, 7, 16, 300]),
-       strategy=some.sampled_from(STRATEGIES), share=some.floats(0, 1), reverse=some.booleans(),
-       reduce=some.sampled_from([None, None, "sum", "mean"]), sizes=some.tuples(*[some.integers(1, 5)] * 3),
-       seed=some.integers(0, 1000))
+@given(
+    name=some.sampled_from(sorted(CELLS)),
+    steps=some.integers(1, 200),
+    chunk=some.sampled_from([None, 1, 2, 3, 7, 16, 300]),
+    strategy=some.sampled_from(STRATEGIES),
+    share=some.floats(0, 1),
+    reverse=some.booleans(),
+    reduce=some.sampled_from([None, None, "sum", "mean"]),
+    sizes=some.tuples(*[some.integers(1, 5)] * 3),
+    seed=some.integers(0, 1000),
+)
 def test_gradients_have_the_bits_of_plain_autograd(name, steps, chunk, strategy, share, reverse, reduce, sizes, seed):
     torch.manual_seed(seed)
     f, init, params = CELLS[name](*sizes)

@@ -43,7 +43,18 @@ def test_json_lines(tmp_path):
     done = ebb(f"{SMALL} --evaluate 2 --json --out {tmp_path}/run")
     assert done.stderr == ""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["event"] for line in lines] == "plan train train test train train test train test done".split()
+    assert [line["event"] for line in lines] == [
+        "plan",
+        "train",
+        "train",
+        "test",
+        "train",
+        "train",
+        "test",
+        "train",
+        "test",
+        "done",
+    ]
     plan, *steps, end = lines
     assert plan["exact"] is True and plan["budget"] is None and plan["iterations"] == 5
     assert [line["iteration"] for line in steps if line["event"] == "train"] == [1, 2, 3, 4, 5]
@@ -118,8 +129,13 @@ def hears_ctrl_c():
 
 
 def start(words):
-    return subprocess.Popen([EBB, "train", *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            preexec_fn=hears_ctrl_c)
+    return subprocess.Popen(
+        [EBB, "train", *words.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
+    )
 
 
 def wait_for(process, lines):

@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch")
 
 import ebb  # noqa: E402
 
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -74,15 +73,29 @@ def test_random_numbers_are_drawn_again_alike():
     for budget in (None, 20_000):
         weight, f, start = setting()
         torch.manual_seed(5)
-        _, x = ebb.while_loop(lambda c: c[0] < 60, lambda c: (c[0] + 1, f((c[0], torch.dropout(c[1], 0.2, True)))[1]),
-                              (torch.tensor(0), start), budget=budget)
+        _, x = ebb.while_loop(
+            lambda c: c[0] < 60,
+            lambda c: (c[0] + 1, f((c[0], torch.dropout(c[1], 0.2, True)))[1]),
+            (torch.tensor(0), start),
+            budget=budget,
+        )
         x.sum().backward()
         found.append((weight.grad, torch.get_rng_state()))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
 
 
-@pytest.mark.parametrize("wrong", [{"expected": 0}, {"expected": True}, {"budget": -1}, {"budget": "much"}, {"tiers": 3},
-                                   {"budget": 1}, {"strategy": "revolve", "budget": 4000}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"expected": 0},
+        {"expected": True},
+        {"budget": -1},
+        {"budget": "much"},
+        {"tiers": 3},
+        {"budget": 1},
+        {"strategy": "revolve", "budget": 4000},
+    ],
+)
 def test_what_cannot_be_is_refused(wrong):
     weight, f, start = setting()
     with pytest.raises(ebb.Error):

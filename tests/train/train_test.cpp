@@ -17,9 +17,9 @@
 #include "ebb/core/random.h"
 #include "ebb/store/slow_tier.h"
 #include "ebb/train/safetensors.h"
+#include "tests/data/made_files.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
-#include "tests/train/made_files.h"
 
 namespace ebb::test {
 namespace {

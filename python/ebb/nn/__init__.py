@@ -8,4 +8,4 @@ from ebb.nn._report import LayerReport
 from ebb.nn.rnn import GRU, LSTM, RNN
 from ebb.nn.spiking import ALIF, LIF, ALIFCell, LIFCell
 
-__all__ = ["ALIF", "ALIFCell", "GRU", "LIF", "LIFCell", "LSTM", "LayerReport", "RNN"]
+__all__ = ["ALIF", "GRU", "LIF", "LSTM", "RNN", "ALIFCell", "LIFCell", "LayerReport"]

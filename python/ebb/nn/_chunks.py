@@ -8,14 +8,14 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor, _VF
+from torch import _VF, Tensor
 
-from ebb._blocks import Leaves
-from ebb._budget import Budget
-from ebb._engine import NOTHING, Options, in_budget, last_report, refuse_transforms
-from ebb._errors import Error
-from ebb._scan import surroundings_key
-from ebb._sizes import as_bytes
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
+from ebb._base.sizes import as_bytes
+from ebb._loop.arguments import surroundings_key
+from ebb._loop.blocks import Leaves
+from ebb._loop.engine import NOTHING, Options, in_budget, last_report, refuse_transforms
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
@@ -45,7 +45,9 @@ class _Kernel:
                 y, *after = _KERNELS[self._mode](x, batch_sizes, now if lstm else now[0], *rest)
                 # Who has ended keeps the last state.
                 return [torch.cat([new, old[:, running:]], 1) for new, old in zip(after, carry)], y
-            y, *after = _KERNELS[self._mode](x.flip(0) if self._backwards else x, carry if lstm else carry[0], *rest, False)
+            y, *after = _KERNELS[self._mode](
+                x.flip(0) if self._backwards else x, carry if lstm else carry[0], *rest, False
+            )
             return after, y.flip(0) if self._backwards else y
 
 
@@ -77,7 +79,7 @@ class _Segments:
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         sizes = None
         if self._sizes is not None:
-            sizes = self._sizes[block * self._chunk:(block + 1) * self._chunk]
+            sizes = self._sizes[block * self._chunk : (block + 1) * self._chunk]
         out, y = self._kernel(inputs[0], carry, sizes)
         return out, [y]
 
@@ -136,12 +138,17 @@ def run(call: Any) -> Any:
     dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
     apart = layer.bidirectional or dropout > 0
     if call.packed and layer.bidirectional:
-        raise Error(f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
-                    "float64 alone; pad it, or leave budget= out")
+        raise Error(
+            f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
+            "float64 alone; pad it, or leave budget= out"
+        )
     if layer.bidirectional and layer.mode.startswith("RNN") and x.dtype == torch.float16 and x.is_cuda:
         # Measured on an H200 with cuDNN: numbers far apart, by neither's rounding. Until that is understood nobody gets them.
-        raise Error(f"{type(layer).__name__} with a budget: in both directions in float16 on a GPU it does not agree with torch's own; "
-                    "take float32 or bfloat16, or leave budget= out", "unavailable")
+        raise Error(
+            f"{type(layer).__name__} with a budget: in both directions in float16 on a GPU it does not agree with torch's own; "
+            "take float32 or bfloat16, or leave budget= out",
+            "unavailable",
+        )
     groups = layer.num_layers if apart else 1
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
@@ -156,17 +163,20 @@ def run(call: Any) -> Any:
         parts = []
         for direction in range(directions):
             index = group * directions + direction
-            weights = call.parameters()[index * each:(index + 1) * each]
-            own = states if not apart else [state[index:index + 1] for state in states]
+            weights = call.parameters()[index * each : (index + 1) * each]
+            own = states if not apart else [state[index : index + 1] for state in states]
             kernel = _Kernel(layer, weights, 1 if apart else layer.num_layers, direction == 1)
             try:
                 final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
             except Error as error:
                 if share == 1 or error.least_budget is None or isinstance(budget, Budget):
                     raise
-                raise Error(f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
-                            f"one needs at least {error.least_budget} bytes; allow {share * error.least_budget}",
-                            error.code, share * error.least_budget) from None
+                raise Error(
+                    f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
+                    f"one needs at least {error.least_budget} bytes; allow {share * error.least_budget}",
+                    error.code,
+                    share * error.least_budget,
+                ) from None
             parts.append(y)
             finals.append(final)
             reports.append(report)
@@ -176,8 +186,9 @@ def run(call: Any) -> Any:
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
-def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor], budget: Any,
-         backwards: bool) -> tuple[list[Tensor], Tensor, Any]:
+def _one(
+    layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor], budget: Any, backwards: bool
+) -> tuple[list[Tensor], Tensor, Any]:
     states = [state.contiguous() for state in states]
     length = x.shape[0] if sizes is None else len(sizes)
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
@@ -185,8 +196,16 @@ def _one(layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: l
     while torch.is_grad_enabled():
         options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
         blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
-        key = ("nn", layer.mode, layer.bias, kernel._layers, best, length, len(kernel.weights),
-               *surroundings_key([*states, *kernel.weights], [x], x.device))
+        key = (
+            "nn",
+            layer.mode,
+            layer.bias,
+            kernel._layers,
+            best,
+            length,
+            len(kernel.weights),
+            *surroundings_key([*states, *kernel.weights], [x], x.device),
+        )
         try:
             results = in_budget(blocks, _names_nothing, states, [x], x.device, options, key)
             break

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ebb import _core
-from ebb._budget import Budget
-from ebb._errors import Error
-from ebb._sizes import UNLIMITED, as_bytes
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
+from ebb._base.sizes import UNLIMITED, as_bytes
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, slow_tiers
 
@@ -32,8 +32,10 @@ def bytes_of(budget: Budget | int | str | None) -> int:
 
 def refuse_codec(layer: object, options: dict[str, Any]) -> None:
     if "codec" in options:
-        raise Error(f"{type(layer).__name__}: a layer takes no codec, its cells keep tapes of their own; "
-                    "ebb.scan(f, init, xs, budget=..., codec=...) over a cell does")
+        raise Error(
+            f"{type(layer).__name__}: a layer takes no codec, its cells keep tapes of their own; "
+            "ebb.scan(f, init, xs, budget=..., codec=...) over a cell does"
+        )
 
 
 def resolved(budget: Budget | int | str | None) -> Budget | int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb import _core
-from ebb._sizes import UNLIMITED
+from ebb._base.sizes import UNLIMITED
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ebb import _core
-from ebb._errors import Error
+from ebb._base.errors import Error
 
 
 def _bell(x: torch.Tensor, sigma: float) -> torch.Tensor:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from ebb._budget import Budget
-from ebb._errors import Error
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
 from ebb.nn import _chunks, _native
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, listed
@@ -84,7 +84,7 @@ class _Bounded(torch.nn.RNNBase):
         """Gives back the memory that the module holds between calls."""
         self._runs.clear()
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         if self.budget is None:
             return super().forward(input, hx)
         call = _Call(self, input, hx)

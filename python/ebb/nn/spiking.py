@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from ebb._budget import Budget
-from ebb._errors import Error
-from ebb._scan import scan
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
+from ebb._loop.scan import scan
 from ebb.nn import _native
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
@@ -194,7 +194,7 @@ class _Layer(_Spiking):
         """Gives back the memory that the module holds between calls."""
         self._runs.clear()
 
-    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:  # noqa: A002
+    def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         x = self._time_first(input)
         state = self.zero_state(x.size(1)) if state is None else tuple(state)
         self._check(x, state)
@@ -203,8 +203,9 @@ class _Layer(_Spiking):
         else:
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
             if reason is not None and self.budget is not None:
-                state, spikes = scan(self.step, state, x, budget=self.budget, tiers=self.tiers, chunk=self.chunk,
-                                     strategy=self.strategy)
+                state, spikes = scan(
+                    self.step, state, x, budget=self.budget, tiers=self.tiers, chunk=self.chunk, strategy=self.strategy
+                )
                 return spikes.transpose(0, 1) if self.batch_first else spikes, state
             spikes, state = self._loop(x, state) if reason is not None else self._native(x, state)
         return spikes.transpose(0, 1) if self.batch_first else spikes, state

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A text, byte by byte, the next one asked for at every step. The first nine tenths are for
+// training. Sample i is the i-th run of T bytes; no run overlaps another but by the byte to come.
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include "ebb/core/error.h"
+#include "ebb/data/task_parts.h"
+#include "ebb/data/whole_file.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kOwnSteps = 256;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+constexpr const char* kOrigin =
+    "any text will do, such as tinyshakespeare's input.txt of karpathy/char-rnn";
+
+std::filesystem::path text_file(const std::filesystem::path& data) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(data, none)) return data;
+  const std::vector<std::filesystem::path> found = files_in(data, ".txt", kOrigin);
+  if (found.empty()) {
+    fail(ErrorCode::io, "there is no file .txt in ", data.string(), "; ", kOrigin);
+  }
+  if (found.size() > 1) {
+    fail(ErrorCode::invalid_argument, "there are ", found.size(), " files .txt in ", data.string(),
+         "; name one of them");
+  }
+  return found.front();
+}
+
+class Text final : public Task {
+ public:
+  explicit Text(const TaskOptions& options) : steps_(steps_of(options, kOwnSteps, 1, kMostSteps)) {
+    const std::filesystem::path path = text_file(options.data);
+    take_symbols(read_file(path, kOrigin));
+    if (outputs_ < 2 || samples(Split::train) < 1 || samples(Split::test) < 1) {
+      fail(ErrorCode::invalid_argument, path.string(), ": ", text_.size(), " bytes, ", outputs_,
+           " of them different; sequences of ", steps_,
+           " steps need 2 different ones and, in the last tenth, ", steps_ + 1, " bytes");
+    }
+  }
+
+  TaskShape shape() const override {
+    return {.steps = steps_,
+            .inputs = outputs_,
+            .outputs = outputs_,
+            .spikes = true,
+            .classes = true,
+            .every_step = true};
+  }
+  std::int64_t samples(Split split) const override {
+    const std::int64_t bytes = end(split) - begin(split);
+    return bytes < 1 ? 0 : (bytes - 1) / steps_;
+  }
+  void fill(Split split, std::span<const std::int64_t> samples, Batch& batch) const override {
+    begin_batch(*this, split, samples, batch);
+    const auto words = static_cast<std::size_t>(words_of(outputs_));
+    for (std::size_t b = 0; b < samples.size(); ++b) {
+      const std::uint8_t* const run =
+          &text_[static_cast<std::size_t>(begin(split))] + samples[b] * steps_;
+      for (std::int64_t t = 0; t < steps_; ++t) {
+        const std::span<std::uint64_t> spikes(batch.spikes);
+        set_spike(spikes.subspan(place(t, b, samples.size(), words), words), run[t]);
+        batch.classes[place(t, b, samples.size(), 1)] = run[t + 1];
+      }
+    }
+  }
+
+ private:
+  // Numbers for the bytes that occur, in their order.
+  void take_symbols(const std::vector<std::byte>& bytes) {
+    std::array<bool, 256> occurs{};
+    for (const std::byte byte : bytes) occurs[std::to_integer<std::size_t>(byte)] = true;
+    std::array<std::uint8_t, 256> symbol{};
+    for (std::size_t i = 0; i < occurs.size(); ++i) {
+      if (occurs[i]) symbol[i] = static_cast<std::uint8_t>(outputs_++);
+    }
+    text_.resize(bytes.size());
+    std::ranges::transform(bytes, text_.begin(), [&](std::byte byte) {
+      return symbol[std::to_integer<std::size_t>(byte)];
+    });
+  }
+  std::int64_t begin(Split split) const { return split == Split::train ? 0 : end(Split::train); }
+  std::int64_t end(Split split) const {
+    const auto size = static_cast<std::int64_t>(text_.size());
+    return split == Split::train ? size * 9 / 10 : size;
+  }
+
+  std::int64_t steps_;
+  std::int64_t outputs_ = 0;
+  std::vector<std::uint8_t> text_;  // symbols
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_text(const TaskOptions& options) {
+  need_data(options, kOrigin);
+  return std::make_unique<Text>(options);
+}
+
+}  // namespace ebb

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ostream>
+#include <span>
+
+#include "ebb/experiments/double_text.h"
+#include "ebb/experiments/trials_text.h"
+#include "ebb/plan/text.h"
+
+namespace ebb {
+namespace {
+
+using Points = std::span<const DoublePoint>;
+
+Json points_json(Points points, const Platform& platform) {
+  Json all = Json::array();
+  for (const DoublePoint& point : points) {
+    Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, platform));
+    json["hidden"] = point.hidden;
+    json["parameters"] = point.parameters;
+    json["rate"] = point.rate;
+    json["activity"] = point.activity;
+    if (point.most > 0) json["most"] = point.most == kUnlimited ? Json() : Json(point.most);
+    json["plain_seconds_per_time_step"] = point.plain_seconds;
+  }
+  return all;
+}
+
+Json bandwidth_json(std::span<const BandwidthPoint> points) {
+  Json all = Json::array();
+  for (const BandwidthPoint& point : points) {
+    Json ratios = Json::object();
+    for (const auto& [strategy, ratio] : point.ratios) {
+      ratios[strategy] = ratio ? Json(*ratio) : Json();
+    }
+    all.push_back({{"factor", point.factor}, {"predicted_ratio", ratios}});
+  }
+  return all;
+}
+
+Json arrangement_json(const DoubleArrangement& found) {
+  const Platform& platform = found.platform;
+  return {{"platform", Json::parse(to_json(platform))},
+          {"within_1.1x", {{"times_plain", found.furthest}, {"searched", found.searched}}},
+          {"series",
+           {{"longest", points_json(found.longest, platform)},
+            {"length", points_json(found.by_length, platform)},
+            {"largest", points_json(found.largest, platform)},
+            {"activity", points_json(found.by_activity, platform)},
+            {"bandwidth", bandwidth_json(found.by_bandwidth)}}}};
+}
+
+void write_points(const std::string& tier, const char* series, Points points, std::ostream& out) {
+  for (const DoublePoint& point : points) {
+    const bool counts = point.most > 0 && point.most != kUnlimited;
+    out << tier << ',' << series << ',' << point.hidden << ',' << csv_number(point.rate) << ','
+        << csv_number(point.activity) << ',' << (counts ? std::to_string(point.most) : "") << ','
+        << trial_csv(point.trial, point.time_steps) << '\n';
+  }
+}
+
+}  // namespace
+
+std::string double_json(const DoubleSetup& setup, const DoubleResults& results) {
+  Json arrangements = Json::array();
+  for (const DoubleArrangement& found : results.arrangements) {
+    arrangements.push_back(arrangement_json(found));
+  }
+  const Json json = {{"experiment", "double"},
+                     {"paper", "Bencheikh, Finkbeiner, Neftci 2024"},
+                     {"input", setup.input},
+                     {"hidden", setup.hidden},
+                     {"batch", setup.batch},
+                     {"density", setup.density},
+                     {"grain", setup.grain},
+                     {"budget", setup.budget},
+                     {"repeat", setup.repeat},
+                     {"parameters", results.parameters},
+                     {"activity", results.activity},
+                     {"plain_time_steps", results.plain_steps},
+                     {"paper_ratio", results.paper_ratio()},
+                     {"chain", Json::parse(to_json(results.chain))},
+                     {"arrangements", arrangements}};
+  return json.dump();
+}
+
+void write_double_csv(const DoubleResults& results, std::ostream& out) {
+  out << "tier,series,hidden,rate,activity,most," << kTrialColumns << '\n';
+  for (const DoubleArrangement& found : results.arrangements) {
+    const std::string& tier = found.platform.tiers.front().name;
+    write_points(tier, "longest", found.longest, out);
+    write_points(tier, "length", found.by_length, out);
+    write_points(tier, "largest", found.largest, out);
+    write_points(tier, "activity", found.by_activity, out);
+    for (const BandwidthPoint& point : found.by_bandwidth) {
+      for (const auto& [strategy, ratio] : point.ratios) {
+        out << tier << ",bandwidth " << csv_number(point.factor) << ",,,,," << strategy << ",,,,,,,"
+            << (ratio ? csv_number(*ratio) : "") << ",,,,,\n";
+      }
+    }
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials as words and as figure data; shared by the experiments that run them.
+#pragma once
+
+#include <string>
+
+#include "ebb/core/json.h"
+#include "ebb/experiments/trials.h"
+
+namespace ebb {
+
+// "1.317x"
+std::string format_ratio(double ratio);
+
+// "does not fit (least 2.1 MiB)"
+std::string does_not_fit(const Trial& trial);
+
+// Strategy, budget and, where it fits, what was predicted and measured over `time_steps`.
+Json trial_json(const Trial& trial, std::int64_t time_steps, const Platform& platform);
+
+// Exactly, and the same in every locale.
+std::string csv_number(double value);
+
+// The fields that every trial has, without a comma before or after; those of one that does not fit
+// are empty.
+extern const char* const kTrialColumns;
+std::string trial_csv(const Trial& trial, std::int64_t time_steps);
+
+}  // namespace ebb

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`compress`: the layers of a model keep less for the backward pass. `decompress` undoes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ebb._base.errors import Error
+from ebb._compress.layers import activation, conv, dropout, linear, maxpool, norm
+from ebb._compress.recipes import watching
+from ebb._compress.settings import Settings, settings_of
+
+Model = TypeVar("Model", bound=nn.Module)
+Block = int | tuple[int, ...]
+Pool = Block | list[Block] | Mapping[str, Block]
+
+_CONVS = {own.stock: own for own in (conv.Conv1d, conv.Conv2d, conv.Conv3d)}
+_NORMS = {
+    own.stock: own for own in (norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)
+}
+_RELUS = {own.stock: own for own in (activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)}
+_GATES = {
+    own.stock: own
+    for own in (
+        activation.SiLU,
+        activation.GELU,
+        activation.Hardswish,
+        activation.Mish,
+        activation.Sigmoid,
+        activation.Tanh,
+    )
+}
+_POOLS = {own.stock: own for own in (maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)}
+_DROPOUTS = {own.stock: own for own in (dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
+_LINEARS = {linear.Linear.stock: linear.Linear}
+COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_GATES, **_POOLS, **_DROPOUTS, **_LINEARS}
+
+
+def compress(
+    model: Model,
+    pool: Pool = 1,
+    *,
+    relu: str = "bits",
+    norm: str = "exact",
+    linear: str = "exact",
+    pooling: str = "average",
+    skip: Iterable[str | type | nn.Module] = (),
+) -> Model:
+    """Makes the layers of a model keep less for the backward pass. Changes the model in place and returns it.
+
+    Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
+    options gradients have the bits of the model as it was: an activation is kept once where torch keeps it twice, a ReLU keeps
+    bits, max-pooling keeps small indices, dropout keeps bits.
+
+    pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
+        on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
+        convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. An input that is
+        there anyway, since it can be computed from what a norm keeps or since the caller has it, is not pooled, and its
+        gradients are exact; unless a dict names the layer itself: then less is to be computed.
+    relu: "bits": nothing where its input can be computed again, else a bit of each element; or "exact": as torch does it.
+    norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
+        a scale for each channel of batch norms, for each 64 numbers of others, and layers behind the norm compute what they
+        read from those (lossy; ReLUs keep their bits, which are exact).
+    linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
+    pooling: "average" or "max".
+    skip: layers that stay as they are: names (with all they contain), types or modules.
+
+    Pooling, and "int8" and "project" for linear layers, change weight gradients of those layers and nothing else; "int8" norms
+    change their gradients and those of what comes before them, and weight gradients of what comes behind.
+    `ebb.compression_report` measures by how much.
+
+    >>> import torch, ebb
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
+    >>> net = ebb.compress(net, pool=2)
+    >>> net(torch.randn(2, 3, 16, 16)).sum().backward()
+    >>> isinstance(net[3], torch.nn.Conv2d), len(net.state_dict())
+    (True, 9)
+    """
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise Error(
+            f"compress: model is a {type(model).__name__}; it must be a torch.nn.Module that is not compiled by torch.jit"
+        )
+    _one_of("relu", relu, ("bits", "exact"))
+    _one_of("norm", norm, ("exact", "recompute", "int8"))
+    _one_of("linear", linear, ("exact", "int8", "project"))
+    _one_of("pooling", pooling, ("average", "max"))
+    layers = compressible_layers(model, skip, "compress")
+    if relu == "exact":
+        layers = {name: layer for name, layer in layers.items() if _stock(layer) not in _RELUS}
+    blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
+    for name, layer in layers.items():
+        if name in blocks and layer.padding_mode != "zeros":
+            raise Error(
+                f"compress: {name or 'the model itself'} pads with padding_mode={layer.padding_mode!r}; only 'zeros' can "
+                "be compressed. "
+                f"Leave it as it is with skip=[{name!r}]"
+            )
+    # Then a layer after a ReLU does not compute its output again before it does.
+    always = isinstance(pool, Mapping) and any(name in pool for name in blocks)
+    chosen: dict[nn.Module, Settings] = {}
+    for name, layer in layers.items():
+        stock = _stock(layer)
+        settings = Settings(pooling=pooling)
+        if name in blocks:
+            settings.block = blocks[name]
+            settings.way = "compress" if max(settings.block) > 1 else "keep"
+            settings.always = isinstance(pool, Mapping) and name in pool
+            settings.offers = norm == "recompute"
+        elif stock in _NORMS:
+            settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
+        elif stock in _RELUS:
+            settings.way = "recompute" if always else "keep"
+        elif stock in _LINEARS and linear != "exact":
+            settings.way, settings.codec = "compress", linear
+        chosen[layer] = settings
+    decompress(model)
+    _install(model, chosen)
+    return model
+
+
+def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
+    for layer, settings in chosen.items():
+        layer.ebb_settings = settings  # type: ignore[assignment]
+        layer.__class__ = COMPRESSED[_stock(layer)]
+    model.register_forward_pre_hook(_watch, prepend=True)
+    model.register_forward_hook(_unwatch, always_call=True)
+
+
+def decompress(model: Model) -> Model:
+    """Makes a model what it was before `ebb.compress`; returns it.
+
+    >>> import torch, ebb
+    >>> net = ebb.decompress(ebb.compress(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())))
+    >>> type(net[1]) is torch.nn.ReLU
+    True
+    """
+    if not isinstance(model, nn.Module):
+        raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
+    for name, layer in model.named_modules():
+        if isinstance(layer, tuple(COMPRESSED.values())) and not _is_compressed(layer) and not _is_parametrised(layer):
+            raise Error(
+                f"decompress: {name or 'the model'} has become {type(layer).__name__} since it was compressed; make it "
+                f"what it was, a {layer.stock.__name__}, first"
+            )
+    for layer in model.modules():
+        if _is_compressed(layer):
+            layer.__class__ = layer.stock  # type: ignore[assignment]
+            del layer.ebb_settings
+        elif _is_parametrised(layer):
+            type(layer).__bases__ = (layer.stock,)
+            del layer.ebb_settings
+        vars(layer).pop("ebb_fit", None)
+        for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
+            for key in [key for key, hook in hooks.items() if hook is own]:
+                del hooks[key]
+                layer._forward_hooks_always_called.pop(key, None)
+    return model
+
+
+_watches = threading.local()
+
+
+def _watch(model: nn.Module, given: Any) -> None:
+    """Around the forward pass of a compressed model: what is no layer of it profits too."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+        return
+    if not hasattr(_watches, "open"):
+        _watches.open = []
+    watch = watching()
+    watch.__enter__()
+    _watches.open.append((model, watch))
+
+
+def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
+    # Not where nothing was begun, in a compiled graph for one.
+    if not torch.compiler.is_compiling() and getattr(_watches, "open", None) and _watches.open[-1][0] is model:
+        _watches.open.pop()[1].__exit__(None, None, None)
+
+
+class Compression:
+    """How a model is compressed now, to be had again."""
+
+    def __init__(self, model: nn.Module):
+        self.roots = [part for part in model.modules() if _watch in part._forward_pre_hooks.values()]
+        self.settings = {layer: settings_of(layer) for layer in compressed_layers(model).values()}
+        self.fits = {part: vars(part)["ebb_fit"] for part in model.modules() if "ebb_fit" in vars(part)}
+
+    def put_back(self, model: nn.Module) -> None:
+        decompress(model)
+        for root in self.roots:
+            within = set(root.modules())
+            _install(root, {layer: settings for layer, settings in self.settings.items() if layer in within})
+        for part, fit in self.fits.items():
+            part.ebb_fit = fit  # type: ignore[assignment]
+
+
+@contextmanager
+def as_stock(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is what it was before `compress`."""
+    now = Compression(model)
+    decompress(model)
+    try:
+        yield
+    finally:
+        now.put_back(model)
+
+
+def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:
+    return {name: layer for name, layer in model.named_modules() if _is_compressed(layer)}
+
+
+def _is_parametrised(layer: nn.Module) -> bool:
+    """Since it was compressed: torch.nn.utils.parametrize gives a layer a class of its own, derived from the one it had."""
+    bases = type(layer).__bases__
+    return "parametrizations" in layer._modules and len(bases) == 1 and bases[0] in COMPRESSED.values()
+
+
+def _is_compressed(layer: nn.Module) -> bool:
+    return type(layer) in COMPRESSED.values()
+
+
+def _stock(layer: nn.Module) -> type:
+    return layer.stock if _is_compressed(layer) else type(layer)  # type: ignore[return-value]
+
+
+def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise Error(f"compress: {name} is {value!r}; it must be {' or '.join(map(repr, allowed))}")
+
+
+def listed(skip: Any) -> list[Any]:
+    return list(skip) if isinstance(skip, Iterable) and not isinstance(skip, (str, type, nn.Module)) else [skip]
+
+
+def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module], what: str) -> dict[str, nn.Module]:
+    """Those that can be compressed; errors speak of `what`. A class of somebody's own may compute something else, so types must be torch's."""
+    names = _names(model)
+    types: list[type] = []
+    modules: set[nn.Module] = set()
+    for one in listed(skip):
+        if isinstance(one, str):
+            if one not in names:
+                raise Error(f"{what}: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
+            modules.update(names[one].modules())
+        elif isinstance(one, type):
+            types.append(one)
+        elif isinstance(one, nn.Module):
+            modules.update(one.modules())
+        else:
+            raise Error(f"{what}: skip has {one!r}; it must be a layer's name, a type or a module")
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if _stock(layer) in COMPRESSED and layer not in modules and not issubclass(_stock(layer), tuple(types))
+    }
+
+
+def _names(model: nn.Module) -> dict[str, nn.Module]:
+    """A layer that is used in two places has two."""
+    return dict(model.named_modules(remove_duplicate=False))
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = [name for name in names if name]
+    return ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
+
+
+def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[str, tuple[int, ...]]:
+    """The block of every convolution."""
+    if isinstance(pool, Mapping):
+        names = _names(model)
+        chosen: dict[nn.Module, Any] = {}
+        for given in sorted(pool, key=lambda name: len(str(name))):  # the longest name is the closest
+            if not isinstance(given, str):
+                raise Error(f"compress: pool has the key {given!r}; keys are names of layers, such as {_some(convs)}")
+            if given not in names:
+                raise Error(
+                    f"compress: pool names {given!r}, which the model does not have; its layers are {_some(names)}"
+                )
+            meant = set(names[given].modules()) & set(convs.values())
+            if not meant:
+                raise Error(f"compress: pool names {given!r}, which has no convolution that could be compressed")
+            chosen.update(dict.fromkeys(meant, pool[given]))
+        return {name: _block(chosen.get(layer, 1), name, layer) for name, layer in convs.items()}
+    if isinstance(pool, list):
+        stages = [
+            name
+            for name, child in model.named_children()
+            if list(child.children()) and any(_within(each, name) for each in convs)
+        ]
+        if not stages:
+            raise Error(
+                f"compress: pool is the list {pool!r}, a block for each stage, but no child of the model contains "
+                "convolutions of its own; give one block, or name layers in a dict"
+            )
+        if len(pool) != len(stages):
+            raise Error(
+                f"compress: pool has {len(pool)} blocks for {len(stages)} stages ({_some(stages)}); give one for each, or "
+                "name layers in a dict"
+            )
+        found = {}
+        for name in convs:
+            stage = next((i for i, each in enumerate(stages) if _within(name, each)), 0)
+            found[name] = _block(pool[stage], name, convs[name])
+        return found
+    return {name: _block(pool, name, layer) for name, layer in convs.items()}
+
+
+def _within(name: str, outer: str) -> bool:
+    return outer == "" or name == outer or name.startswith(outer + ".")
+
+
+def _block(block: Any, name: str, layer: Any) -> tuple[int, ...]:
+    name = name or "the model itself"
+    dims = len(layer.stride)
+    given = (block,) * dims if isinstance(block, int) else block
+    if not isinstance(given, tuple) or not all(
+        isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in given
+    ):
+        raise Error(f"compress: pool is {block!r} for {name}; a block is a whole number from 1 on, or a tuple of them")
+    if len(given) != dims:
+        raise Error(
+            f"compress: pool is {block!r} for {name}, which has {dims} spatial axes; give {dims} numbers, or one for all"
+        )
+    return given

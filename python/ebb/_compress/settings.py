@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a compressed layer was asked to do."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._base.errors import Error
+
+
+@dataclass
+class Settings:
+    """One for each layer, at `layer.ebb_settings`; it may be changed between iterations.
+
+    way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
+    A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
+    layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
+    block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is there anyway: that can
+    be computed again, or that the caller has.
+    offers: a convolution's output may be computed again by the norm after it.
+    pooled: whether the last call did; the layer says so.
+    codec: what "compress" means where there are several: a linear layer's "int8" or "project".
+    offloading: who moves what "offload" lets go, an `Offloading`; others look after it as they run.
+    """
+
+    way: str = "keep"
+    block: tuple[int, ...] = ()
+    pooling: str = "average"
+    always: bool = False
+    pooled: bool = False
+    offers: bool = True
+    codec: str = "int8"
+    offloading: Any = None
+
+
+def settings_of(layer: torch.nn.Module) -> Settings:
+    found: Any = layer.ebb_settings
+    return found
+
+
+def at_work(*tensors: Tensor | None) -> bool:
+    """Whether there will be a backward pass. Elsewhere a layer does what torch's own does. The first tensor is the input."""
+    if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        return False
+    if torch._C._are_functorch_transforms_active():
+        raise Error(
+            "a compressed layer is used inside of a transform of torch.func, which cannot see what it keeps; call "
+            "ebb.decompress(model) first, or use torch.autograd",
+            "unavailable",
+        )
+    return tensors[0] is not None and not tensors[0].is_inference()  # torch cannot keep those
+
+
+def parametrised(layer: torch.nn.Module) -> bool:
+    """Whether reading a parameter computes it (torch.nn.utils.parametrize): twice would be once too often."""
+    return "parametrizations" in layer._modules
+
+
+def weight_of(layer: torch.nn.Module | None) -> Tensor | None:
+    """None where there is none, or where reading it would compute it, which may change buffers."""
+    found = None if layer is None or parametrised(layer) else getattr(layer, "weight", None)
+    return found if isinstance(found, Tensor) else None
+
+
+def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
+    kind = tensor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    kind = tensor.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `scan`, `while_loop` and `probe` are given: checked, and as the loop takes it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._base.errors import Error
+from ebb._loop.codec.codec import Codecs, codecs_of
+from ebb._tensor.reach import reach
+
+_STEPS_WANTED = 200
+_LONGEST_CHUNK = 32
+
+
+def check_nothing(name: str, leaves: list[Any]) -> None:
+    """The first block had no gradient, so no budget was planned."""
+    if any(leaf is not None and leaf.requires_grad for leaf in leaves):
+        raise Error(
+            f"{name}: the first steps differentiate through nothing and a later one does, so that no budget could be planned; "
+            "name what f uses in params="
+        )
+
+
+def checked_codecs(name: str, codec: Any, budget: Any, verify: bool) -> Codecs | None:
+    codecs = codecs_of(codec, name)
+    if codecs is None:
+        return None
+    if budget is None:
+        raise Error(
+            f"{name}: codec is {codec!r} and budget is None: without a limit plain autograd keeps everything as it "
+            "is; give a budget, or leave codec out"
+        )
+    if verify and codecs.state is not None and not codecs.state.exact:
+        raise Error(
+            f"{name}: verify=True asks that steps which run again give the same bits, and from states kept in "
+            f"{codecs.state.words} they do not; leave one of them out"
+        )
+    return codecs
+
+
+def checked_chunk(name: str, chunk: Any) -> int | None:
+    if chunk is None:
+        return None
+    try:
+        if isinstance(chunk, bool) or operator.index(chunk) < 1:
+            raise TypeError
+    except TypeError:
+        raise Error(f"{name}: chunk is {chunk!r}; it is a number of time steps, 1 or more") from None
+    return operator.index(chunk)
+
+
+def named(params: Iterable[Tensor] | torch.nn.Module | None) -> tuple[list[Tensor], tuple[torch.nn.Module, ...]]:
+    """What the caller says that f uses, as tensors and as modules."""
+    if params is None:
+        return [], ()
+    return _tensors(params), (params,) if isinstance(params, torch.nn.Module) else ()
+
+
+def _tensors(params: Iterable[Tensor] | torch.nn.Module) -> list[Tensor]:
+    if not isinstance(params, (torch.nn.Module, Iterable)):
+        raise Error(f"params is a {type(params).__name__}; it is a module, or a list of tensors")
+    found = list(params.parameters()) if isinstance(params, torch.nn.Module) else list(params)
+    for tensor in found:
+        if not isinstance(tensor, Tensor):
+            raise Error(f"params holds a {type(tensor).__name__}; it is a module, or a list of tensors")
+    return found
+
+
+def chunks(length: int) -> list[int]:
+    """To be tried in this order: long enough that calls weigh little, short enough that a plan has something to choose; shorter ones
+    where memory is short."""
+    found = [min(max(length // _STEPS_WANTED, 1), _LONGEST_CHUNK)]
+    while found[-1] > 1:
+        found.append(max(1, found[-1] // 4))
+    return found
+
+
+def surroundings_key(initial: list[Any], inputs: list[Tensor], device: torch.device) -> tuple[Any, ...]:
+    """What costs depend on beside f."""
+    autocast = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in {"cpu", device.type})
+    return _kinds(initial), _kinds(inputs), autocast, torch.get_num_threads()
+
+
+def _kinds(leaves: list[Any]) -> tuple[Any, ...]:
+    return tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves)
+
+
+def device_of(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.device:
+    for leaf in initial:
+        if leaf is not None:
+            return leaf.device
+    modules, tensors = reach(f)
+    for tensor in [p for module in modules for p in module.parameters()] + tensors + inputs:
+        return tensor.device
+    return torch.device("cpu")

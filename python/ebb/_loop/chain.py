@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Chain`: a torch.nn.Sequential in a budget, its stages measured one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb import _core
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
+from ebb._base.sizes import as_bytes
+from ebb._loop.blocks import CarryOnly, Leaves
+from ebb._loop.costs import Costs, measure
+from ebb._loop.engine import Call, ChangesLater, Options, plan_for, refuse_transforms, set_last_report
+from ebb._loop.report import Report
+from ebb._loop.step import TorchStep
+from ebb._tensor.captures import find_captures
+from ebb._tensor.context import Surroundings
+from ebb._tensor.trees import Structure, storage_bytes
+
+_KINDS = 16  # of inputs that are remembered
+
+
+class _Stages(CarryOnly):
+    """Each module is a block; what passes between them is the state."""
+
+    name = "Chain"
+
+    def __init__(self, stages: Sequence[torch.nn.Module], structures: list[Structure]):
+        self._stages = stages
+        self.structures = structures  # of what goes into each stage, and of what comes out at last
+        self.count = len(stages)
+
+    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
+        out = self._stages[block](self.structures[block].tree(carry))
+        if block + 1 == len(self.structures):
+            self.structures.append(Structure(out, f"the output of stage {block}"))
+        return self.structures[block + 1].leaves(out), []
+
+
+class _Measured:
+    """What a kind of input costs, stage by stage."""
+
+    def __init__(
+        self,
+        costs: list[Costs],
+        structures: list[Structure],
+        params: list[Tensor],
+        around: Surroundings,
+        mutates: set[int],
+        flags: list[bool],
+        final: int,
+    ):
+        self.costs, self.structures, self.params, self.around = costs, structures, params, around
+        self.mutates, self.flags = mutates, flags
+        after = [cost.state for cost in costs[1:]] + [final]
+        self.chain = _core.Chain.of(
+            [cost.step_cost(adjoint=max(cost.state, following)) for cost, following in zip(costs, after)]
+        )
+
+
+class Chain(torch.nn.Module):
+    """Runs a torch.nn.Sequential within a budget: which activations to keep and which to compute again is planned from the
+    measured time and bytes of every stage. Outputs and gradients have the bits of the module itself.
+
+    >>> import torch, ebb
+    >>> net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(16)])
+    >>> chain = ebb.Chain(net, torch.randn(32, 64), budget="128KiB")
+    >>> chain(torch.randn(32, 64)).sum().backward()
+    >>> chain.report.strategy != "store_all", net[0][0].weight.grad.shape
+    (True, torch.Size([64, 64]))
+
+    sequential: the stages; the module itself is not changed, and learns as before.
+    sample: an input like those to come. Inputs of another shape or dtype are measured when they first come.
+    budget: bytes for what backward needs beside parameters, input and output; None: no limit. A shared `ebb.Budget` may serve
+        several calls.
+
+    `chain.stages` are the measured costs, `chain.report` what was planned and what happened. Raises `ebb.Error`, with
+    `least_budget`, where the budget is too small.
+    """
+
+    def __init__(
+        self,
+        sequential: torch.nn.Sequential,
+        sample: Any,
+        budget: int | str | Budget | None = None,
+        *,
+        strategy: str = "auto",
+        preserve_rng_state: bool = True,
+    ):
+        super().__init__()
+        if not isinstance(sequential, torch.nn.Sequential) or len(sequential) == 0:
+            raise Error(
+                f"Chain: it takes a torch.nn.Sequential of one stage or more, not a {type(sequential).__name__}"
+            )
+        if budget is not None and not isinstance(budget, Budget):
+            budget = as_bytes(budget, "budget")
+        self.sequential = sequential
+        self.budget = budget
+        self.report: Report | None = None
+        self._options = Options(budget, strategy=strategy, preserve_rng_state=preserve_rng_state)
+        self._known: dict[Any, _Measured] = {}
+        if budget is not None:
+            measured = self._measured(sample)
+            if not isinstance(budget, Budget):
+                plan_for("Chain", measured.chain, budget, [], self._options)  # says now what cannot be
+
+    @property
+    def stages(self) -> list[Costs]:
+        """The costs of each stage, for the last kind of input measured."""
+        return list(self._known.values())[-1].costs if self._known else []
+
+    def extra_repr(self) -> str:
+        return f"budget={self.budget!r}"
+
+    @torch.compiler.disable
+    def forward(self, input: Any) -> Any:
+        if self.budget is None or not torch.is_grad_enabled():
+            return self.sequential(input)
+        leaves = Structure(input, "the input").leaves(input)
+        refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
+        known = self._measured(input)
+        if not any(t is not None and t.requires_grad for t in [*leaves, *known.params]):
+            return self.sequential(input)
+        plan = plan_for("Chain", known.chain, self.budget, [], self._options)
+        limit = self.budget.total if isinstance(self.budget, Budget) else self.budget
+        self.report = Report.of(plan, len(known.costs), limit, _total(known.costs))
+        set_last_report(self.report)
+        if plan.prediction.advances == 0 and not isinstance(self.budget, Budget):
+            return self.sequential(input)
+        try:
+            return self._run(leaves, known, plan)
+        except ChangesLater:
+            # What is drawn or changed is known now.
+            return self._run(leaves, known, plan_for("Chain", known.chain, self.budget, [], self._options))
+
+    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan) -> Any:
+        around = self._surroundings(leaves)
+        around.take_over(known.around)
+        before = around.look()
+        step = TorchStep(
+            _Stages(self.sequential, known.structures),
+            around,
+            known.params,
+            [None if leaf is None else leaf.detach() for leaf in leaves],
+        )
+        step.mutates = known.mutates
+        step.initial.snapshot = around.snapshot()
+        call = Call(step, known.chain, plan, self.budget, self.report, known.flags)
+        try:
+            return known.structures[-1].tree(call.attached(leaves, [])[0])
+        except BaseException:
+            around.put_back(before)
+            known.around.draws, known.around.changed = around.draws, around.changed
+            raise
+
+    def _surroundings(self, leaves: Leaves) -> Surroundings:
+        device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
+        return Surroundings(self.sequential, device, self._options.preserve_rng_state)
+
+    def _measured(self, sample: Any) -> _Measured:
+        structure = Structure(sample, "the sample")
+        leaves = structure.leaves(sample)
+        key = (
+            torch.is_autocast_enabled("cpu"),
+            torch.is_autocast_enabled("cuda"),
+            tuple(module.training for module in self.sequential.modules()),
+            tuple((id(p), p.requires_grad) for p in self.sequential.parameters()),
+            tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves),
+        )
+        if key not in self._known:
+            around = self._surroundings(leaves)
+            before = around.look()
+            try:
+                self._known[key] = self._measure(structure, leaves, around)
+            finally:
+                around.put_back(before)
+            if len(self._known) > _KINDS:
+                del self._known[next(iter(self._known))]
+        return self._known[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies measure anew.
+        return {**self.__dict__, "_known": {}, "report": None}
+
+    def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
+        blocks = _Stages(self.sequential, [structure])
+        named = [p for p in self.sequential.parameters() if p.requires_grad]
+        live = [None if leaf is None else leaf.detach() for leaf in leaves]
+        device = next((leaf.device for leaf in live if leaf is not None), torch.device("cpu"))
+        step = TorchStep(blocks, around, named, live)
+        costs: list[Costs] = []
+        mutates: set[int] = set()
+        for stage in range(blocks.count):
+            before = around.look()
+            tape, saved, changes = step.first_look(stage, live)
+            around.learn(before)
+            own = [leaf for leaf in tape.carry if leaf is not None]
+            step.params = find_captures(self.sequential, tape.out, own, tape.since, step.params)
+            if changes:
+                mutates.add(stage)
+                step.mutates = mutates
+            after = around.look()
+            weight = tape.weight(saved, step.params), max(1, storage_bytes(live))
+            flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
+            following = [None if leaf is None else leaf.detach() for leaf in tape.out]
+            del tape, saved
+            costs.append(measure(step, live, *weight, device, stage))
+            around.put_back(after)
+            live = following
+        more = storage_bytes(around.snapshot()[0] + around.snapshot()[1]) if around.moves else 0
+        costs = [cost.with_state(more) for cost in costs]
+        return _Measured(costs, blocks.structures, step.params, around, mutates, flags, storage_bytes(live))
+
+
+def _total(costs: list[Costs]) -> Costs:
+    """A stage on average, for reports."""
+    n = len(costs)
+    return Costs(
+        max(c.state for c in costs),
+        sum(c.tape for c in costs) // n,
+        max(c.scratch for c in costs),
+        sum(c.forward for c in costs) / n,
+        sum(c.record for c in costs) / n,
+        sum(c.backward for c in costs) / n,
+    )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a block of steps costs: bytes and seconds, measured on the first one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ebb._core import StepCost
+from ebb._loop.blocks import Leaves
+from ebb._loop.step import TorchStep
+from ebb._loop.tape import Tape
+from ebb._tensor.memory import peak_of, seconds_of
+
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one block."""
+
+    state: int
+    tape: int
+    scratch: int
+    forward: float
+    record: float
+    backward: float
+    live: int = 0  # bytes of a state that is not kept, where a codec keeps it in fewer
+
+    def step_cost(self, extra: int = 0, adjoint: int | None = None) -> StepCost:
+        live = max(self.state, self.live)
+        return StepCost(
+            forward=self.forward,
+            record=self.record,
+            backward=self.backward,
+            state=max(1, self.state),
+            tape=max(1, self.tape),
+            adjoint=max(1, live if adjoint is None else adjoint),
+            scratch=self.scratch + extra,
+            live=self.live,
+        )
+
+    def with_state(self, more: int) -> Costs:
+        return replace(self, state=self.state + more, tape=self.tape + more)
+
+
+def measure(
+    step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device, block: int = 0
+) -> Costs:
+    """Runs the block a few times, forward and back. Gradients go nowhere."""
+
+    def forward() -> None:
+        with torch.no_grad():
+            step.blocks.run(
+                block, [None if t is None else t.clone() for t in initial], step.blocks.inputs(block, False)
+            )
+
+    def reverse(tape: Tape) -> None:
+        step.adjoint = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
+        step.pull_back(tape, [torch.ones_like(y) if y.requires_grad else None for y in tape.ys], [], [])
+
+    forward()
+    _, forward_peak = peak_of(forward, device)
+    tape, record_peak = peak_of(lambda: step.recorded(block, initial)[0], device)
+    step.begin_backward([])
+    reverse(tape)
+    tape = step.recorded(block, initial)[0]
+    _, reverse_peak = peak_of(lambda: reverse(tape), device)
+    seconds = [float("inf")] * 3
+    for _ in range(_ROUNDS):
+        seconds[0] = min(seconds[0], seconds_of(forward, device))
+        tapes: list[Tape] = []
+        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(step.recorded(block, initial)[0]), device))
+        seconds[2] = min(seconds[2], seconds_of(lambda: reverse(tapes[0]), device))
+    step.begin_backward([])
+    scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
+    return Costs(state_bytes, tape_bytes, scratch, *seconds)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probe`: what a loop costs in which budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ebb import _core
+from ebb._base.errors import Error
+from ebb._base.sizes import as_bytes
+from ebb._loop.arguments import checked_chunk, chunks, device_of, named, surroundings_key
+from ebb._loop.codec.codec import codecs_of
+from ebb._loop.costs import Costs
+from ebb._loop.engine import Examined, Options, plan_for
+from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._tensor.context import Surroundings
+from ebb._tensor.function_key import function_key
+from ebb._tensor.tier_speed import speed_of
+from ebb._tensor.trees import Structure
+from ebb.tiers import listed
+
+_POINTS = 12
+
+
+@dataclass(frozen=True)
+class Point:
+    """A budget and what it costs."""
+
+    budget: int
+    seconds: float
+    slowdown: float  # against keeping everything
+    forwards: int
+    strategy: str
+
+
+@dataclass(frozen=True)
+class _Grain:
+    """The loop cut into steps of so many time steps."""
+
+    chunk: int
+    costs: Costs
+    chain: _core.Chain
+    speeds: list[Any]
+
+    def point(self, plan: Any, budget: int) -> Point:
+        whole = len(self.chain) * (self.costs.record + self.costs.backward)
+        found = plan.prediction
+        return Point(
+            budget,
+            found.seconds,
+            found.seconds / whole if whole > 0 else 1.0,
+            found.forwards * self.chunk,
+            plan.strategy,
+        )
+
+
+class Probe:
+    """What `probe` measured. `points` are budgets from the least to the one that keeps everything, with what they cost; forwards are
+    counted in time steps. `str(probe)` is a table."""
+
+    def __init__(self, grains: list[_Grain], options: Options):
+        self._grains, self._options = grains, options
+        how = _core.PlanOptions()
+        how.strategy, how.tapes_stay = options.strategy, True
+        self.points: list[Point] = []
+        # Shorter steps where longer ones do not fit, as scan does it.
+        for grain in grains:
+            swept = _core.sweep(grain.chain, _core.Platform(tiers=grain.speeds), how, _POINTS)
+            more = [grain.point(plan, budget) for budget, plan in swept]
+            self.points = [
+                point for point in more if not self.points or point.budget < self.points[0].budget
+            ] + self.points
+        self.least = self.points[0].budget
+        self.store_all = self.points[-1].budget
+
+    @property
+    def costs(self) -> Costs:
+        """Of `chunk` time steps."""
+        return self._grains[0].costs
+
+    @property
+    def chunk(self) -> int:
+        return self._grains[0].chunk
+
+    def at(self, budget: int | str) -> Point:
+        """What this budget costs. Raises `ebb.Error` where it is too small."""
+        limit = as_bytes(budget, "budget")
+        for grain in self._grains:
+            try:
+                return grain.point(plan_for("probe", grain.chain, limit, grain.speeds, self._options), limit)
+            except Error as error:
+                if error.code != "infeasible_budget" or grain is self._grains[-1]:
+                    raise
+        raise AssertionError
+
+    def budget(self, prefer: str = "balanced") -> int:
+        """Bytes to ask for: "speed" keeps everything, "memory" takes the least that works, "balanced" where time x memory
+        is least."""
+        if prefer == "speed":
+            return self.store_all
+        if prefer == "memory":
+            return self.least
+        if prefer == "balanced":
+            return min(self.points, key=lambda point: point.budget * point.seconds).budget
+        raise Error(f'prefer is {prefer!r}; it is "speed", "balanced" or "memory"')
+
+    def __str__(self) -> str:
+        size = _core.format_bytes
+        lines = [
+            f"steps of {self.chunk} time steps: forward {self.costs.forward:.3g} s, backward {self.costs.backward:.3g} s, state "
+            f"{size(self.costs.state)}, tape {size(self.costs.tape)}",
+            "",
+            f"  {'budget':>12}  {'time':>8}  {'slowdown':>8}  forwards  strategy",
+        ]
+        for point in self.points:
+            lines.append(
+                f"  {size(point.budget):>12}  {point.seconds:>7.3g}s  {point.slowdown:>7.2f}x  {point.forwards:>8}  "
+                f"{point.strategy}"
+            )
+        return "\n".join(lines)
+
+
+def probe(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    *,
+    tiers: Sequence[Any] | None = None,
+    chunk: int | None = None,
+    strategy: str = "auto",
+    length: int | None = None,
+    reverse: bool = False,
+    reduce: str | None = None,
+    params: Any = None,
+    codec: Any = None,
+) -> Probe:
+    """Does it fit, and how slow is it? Measures the first steps of a `scan` and plans for every budget; runs nothing more.
+
+    >>> import torch, ebb
+    >>> cell = torch.nn.GRUCell(3, 5)
+    >>> found = ebb.probe(lambda h, x: (cell(x, h), None), torch.zeros(2, 5), torch.randn(500, 2, 3))
+    >>> found.least < found.budget("balanced") <= found.store_all
+    True
+    >>> found.at(found.store_all).forwards
+    500
+    """
+    carry, inputs = Structure(init, "init"), Inputs(xs, length)
+    if inputs.length == 0:
+        raise Error("probe: there are no time steps to measure")
+    chunk = checked_chunk("probe", chunk)
+    given, modules = named(params)
+    options = Options(0, listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe"))
+    grains = []
+    for best in [chunk] if chunk is not None else chunks(inputs.length):
+        grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
+    return Probe(grains, options)
+
+
+def _grain(
+    f: Callable,
+    carry: Structure,
+    initial: list[Any],
+    inputs: Inputs,
+    chunk: int,
+    options: Options,
+    reverse: bool,
+    reduce: str | None,
+) -> _Grain:
+    device = device_of(f, initial, inputs.leaves)
+    blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
+    around = Surroundings(f, device, True, options.modules)
+    key = (
+        (
+            "scan",
+            function_key(f),
+            chunk,
+            reverse,
+            reduce,
+            inputs.length,
+            options.codecs and options.codecs.key,
+            *surroundings_key(initial, inputs.leaves, device),
+        ),
+        around.fingerprint(),
+    )
+    before = around.look()
+    try:
+        with torch.enable_grad():
+            seen = Examined(blocks, f, initial, inputs.leaves, device, options, key, around, before)
+    finally:
+        around.put_back(before)
+    chain = seen.chain(options, device)
+    return _Grain(chunk, seen.known.costs, chain, [speed_of(tier, chain[0].state, device) for tier in options.tiers])

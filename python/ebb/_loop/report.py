@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was predicted and what really happened."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ebb import _core
+
+
+@dataclass(frozen=True)
+class Coding:
+    """What a codec made of what is kept: bytes of one step, as they were and as they are kept."""
+
+    codec: dict[str, str]  # by "tape" and "state"
+    approximate: bool  # gradients are not those of plain autograd; `ebb.verify` says how far they are from them
+    raw_tape: int
+    raw_state: int
+    tape: int
+    state: int
+
+    def __str__(self) -> str:
+        size = _core.format_bytes
+        names = ", ".join(f"{what} {words}" for what, words in self.codec.items())
+        kept = f"tape {size(self.raw_tape)} kept in {size(self.tape)}, "
+        kept += f"state {size(self.raw_state)} in {size(self.state)}"
+        return f"{names}: {kept}; gradients are {'approximate' if self.approximate else 'exact'}"
+
+
+class Report:
+    """Of one forward and backward in a budget. `str(report)` is a page, `report.brief()` a line, `report.as_dict()` all
+    of it. Figures of what happened are there once backward has run (`report.done`); where plain autograd runs, since all fits,
+    there are none."""
+
+    def __init__(self, strategy: str, steps: int, budget: int, costs: Any, prediction: dict[str, Any]):
+        self.strategy = strategy  # "store_all": everything fits, and plain autograd ran
+        self._planned = steps
+        self.steps = steps  # blocks of `chunk` time steps
+        self.budget = budget
+        self.costs = costs
+        self.predicted = prediction
+        self.measured: dict[str, Any] = {}
+        self.remarks: list[str] = []
+        self.coding: Coding | None = None  # where `codec` was named, and used
+
+    @classmethod
+    def plain(cls, costs: Any, steps: int, budget: int) -> Report:
+        """All fits: nothing is planned, and autograd does as it always does."""
+        seconds = steps * (costs.record + costs.backward)
+        peak = steps * costs.tape + costs.state + costs.scratch
+        return cls(
+            "store_all",
+            steps,
+            budget,
+            costs,
+            {"forwards": steps, "seconds": seconds, "peak": {"fast": peak}, "moved": {}, "stall_seconds": 0.0},
+        )
+
+    @classmethod
+    def of(cls, plan: Any, steps: int, budget: int, costs: Any) -> Report:
+        return cls(plan.strategy, steps, budget, costs, _prediction(plan))
+
+    @property
+    def done(self) -> bool:
+        return bool(self.measured)
+
+    @property
+    def slowdown(self) -> float:
+        """Predicted seconds over those of keeping everything."""
+        whole = self.steps * (self.costs.record + self.costs.backward)
+        return self.predicted["seconds"] / whole if whole > 0 else 1.0
+
+    def finish(self, measured: Any) -> None:
+        found = json.loads(measured.json())
+        self.steps = found["steps"]
+        self.measured = {
+            name: found[name]["measured"] for name in ("forwards", "advances", "records", "actions", "seconds")
+        }
+        self.measured |= {name: found[name] for name in ("states_kept", "tapes_kept", "first_states")}
+        self.measured |= {
+            "moved": {tier: (way["written"]["bytes"], way["read"]["bytes"]) for tier, way in found["moved"].items()},
+            "charged": {place: pair["measured"] for place, pair in found["peak"].items()},
+        }
+
+    def brief(self) -> str:
+        peak = _core.format_bytes(self.predicted["peak"]["fast"])
+        forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
+        text = (
+            f"{self.strategy}: {forwards} forwards for {self.steps} steps, {peak} of {_core.format_bytes(self.budget)}"
+        )
+        if self.steps == self._planned:  # not of another length than expected
+            text += f", {self.slowdown:.2f} x the time of keeping everything"
+        if self.coding is not None and self.coding.approximate:
+            text += ", gradients approximate"
+        return text if not self.done else text + f", ran in {self.measured['seconds']:.3g} s"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "strategy": self.strategy,
+            "steps": self.steps,
+            "budget": self.budget,
+            "predicted": self.predicted,
+            "measured": self.measured,
+            "step": vars(self.costs),
+            "remarks": self.remarks,
+            "coding": None if self.coding is None else asdict(self.coding),
+        }
+
+    def __repr__(self) -> str:
+        return f"<ebb report, {self.brief()}>"
+
+    def __str__(self) -> str:
+        size = _core.format_bytes
+        lines = [
+            self.brief(),
+            "",
+            f"  one step      forward {self.costs.forward:.3g} s, recorded {self.costs.record:.3g} s, backward "
+            f"{self.costs.backward:.3g} s",
+            f"                state {size(self.costs.state)}, tape {size(self.costs.tape)}, scratch "
+            f"{size(self.costs.scratch)}",
+            f"  predicted     {self.predicted['seconds']:.3g} s, of which waiting {self.predicted['stall_seconds']:.3g} s",
+        ]
+        if self.coding is not None:
+            lines.append(f"  codec         {self.coding}")
+        if self.done:
+            lines.append(f"  measured      {self.measured['seconds']:.3g} s")
+        for name, peak in self.predicted["peak"].items():
+            moved = self.predicted["moved"].get(name)
+            traffic = f", written {size(moved[0])}, read {size(moved[1])}" if moved else ""
+            lines.append(f"  {name:<13} {size(peak)}{traffic}")
+        return "\n".join(lines + [f"  note          {remark}" for remark in self.remarks])
+
+
+def _prediction(plan: Any) -> dict[str, Any]:
+    found = plan.prediction
+    names = [tier.name for tier in plan.platform.tiers]
+    return {
+        "forwards": found.forwards,
+        "seconds": found.seconds,
+        "stall_seconds": found.stall_seconds,
+        "peak": dict(zip(["fast", *names], found.peak)),
+        "moved": dict(zip(names, found.moved)),
+        "bound_seconds": plan.bound_seconds,
+        "optimal": plan.optimal,
+    }

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run over tensors holds: states, tapes, and a first block that has run already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ebb._loop.blocks import Leaves
+from ebb._tensor.context import Snapshot
+from ebb._tensor.trees import addresses, storage_bytes
+
+# For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
+Origins = tuple[tuple[int, int] | None, ...] | None
+
+
+class State:
+    """What restarts the computation: the carry and what f changes beside it."""
+
+    __slots__ = ("leaves", "snapshot", "versions", "wait", "coded")
+
+    def __init__(self, leaves: Leaves, snapshot: Snapshot | None, coded: bool = False):
+        self.leaves = leaves
+        self.snapshot = snapshot
+        self.coded = coded  # leaves are as a StateCodec has them
+        self.wait: Callable[[], None] | None = None  # until it has arrived
+        self.versions = [None if leaf is None else leaf._version for leaf in leaves]
+
+    def arrive(self) -> None:
+        if self.wait is not None:
+            self.wait()
+            self.wait = None
+            self.versions = [None if leaf is None else leaf._version for leaf in self.leaves]
+
+    def tensors(self) -> list[Tensor]:
+        kept = [leaf for leaf in self.leaves if leaf is not None]
+        return kept if self.snapshot is None else kept + self.snapshot[0] + self.snapshot[1]
+
+
+class Tape:
+    __slots__ = ("carry", "inputs", "out", "ys", "after", "since")
+
+    def __init__(self, carry: Leaves, inputs: list[Tensor], out: Leaves, ys: list[Tensor], after: State, since: int):
+        self.carry, self.inputs, self.out, self.ys, self.after = carry, inputs, out, ys, after
+        self.since = since  # older nodes of the graph are somebody else's
+
+    def weight(self, saved: list[Tensor], callers: list[Tensor]) -> int:
+        """Bytes of all that autograd saved, the states and outputs with it, without what is the caller's."""
+        held = saved + self.carry + self.inputs + self.ys + self.after.tensors()
+        return storage_bytes(held, addresses(callers))
+
+
+class Head:
+    """The first block, already run."""
+
+    def __init__(self, before: Snapshot, leaves: Leaves, ys: list[Tensor], origins: Origins):
+        self.before, self.leaves, self.ys, self.origins = before, leaves, ys, origins

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`while_loop`: a loop of unknown length, with gradients in a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._base.budget import Budget
+from ebb._base.errors import Error
+from ebb._loop.arguments import check_nothing, checked_codecs, device_of, named, surroundings_key
+from ebb._loop.engine import NOTHING, Options, in_budget, refuse_transforms
+from ebb._loop.scan_blocks import WhileBlocks
+from ebb._tensor.function_key import function_key
+from ebb._tensor.trees import Structure, check_alike
+from ebb.tiers import listed
+
+
+@torch.compiler.disable
+def while_loop(
+    cond: Callable[[Any], Any],
+    f: Callable[[Any], Any],
+    init: Any,
+    *,
+    budget: int | str | Budget | None = None,
+    tiers: Sequence[Any] | None = None,
+    strategy: str = "auto",
+    expected: int = 1000,
+    preserve_rng_state: bool = True,
+    verify: bool = False,
+    params: Iterable[Tensor] | torch.nn.Module | None = None,
+    codec: Any = None,
+) -> Any:
+    """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. How often is not known before.
+
+    >>> import torch, ebb
+    >>> rate = torch.tensor(0.9, requires_grad=True)
+    >>> x = ebb.while_loop(lambda x: x > 0.01, lambda x: rate * x, torch.tensor(1.0), budget="1KiB")
+    >>> x.backward()
+    >>> bool((rate.grad - 44 * rate.detach() ** 43).abs() < 1e-4)
+    True
+
+    Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
+    suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it. Other arguments and
+    errors as for `scan`.
+    """
+    if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
+        raise Error(f"while_loop: expected is {expected!r}; it is a number of steps, 1 or more")
+    codecs = checked_codecs("while_loop", codec, budget, verify)
+    carry = Structure(init, "init")
+    initial = carry.leaves(init)
+
+    def until(leaves: list[Any]) -> bool:
+        return not bool(cond(carry.tree(leaves)))
+
+    with torch.no_grad():
+        if until(initial):
+            return init
+    alone = False
+    if budget is not None and torch.is_grad_enabled():
+        given, modules = named(params)
+        refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
+        device = device_of(f, initial, [])
+        options = Options(
+            budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected, codecs
+        )
+        blocks = WhileBlocks(f, carry, expected)
+        key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))
+        results = in_budget(blocks, f, initial, [], device, options, key)
+        if results is not None and results is not NOTHING:
+            return carry.tree(results[0])
+        alone = results is NOTHING
+    tree = init
+    while True:
+        tree = f(tree)
+        leaves = carry.leaves(tree)
+        check_alike("while_loop: the carry", initial, leaves)
+        if alone:
+            check_nothing("while_loop", leaves)
+        if until([None if leaf is None else leaf.detach() for leaf in leaves]):
+            return tree

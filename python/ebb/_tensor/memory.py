@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes and seconds of work on tensors, measured."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ebb._tensor.trees import rounded
+
+
+class LiveBytes(TorchDispatchMode):
+    """Bytes of the tensors that operations inside make and that are still alive: `live` and `peak`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self._seen: dict[int, Any] = {}
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        given = None
+        for leaf in tree_leaves(result):
+            if not isinstance(leaf, Tensor) or leaf.is_sparse:
+                continue
+            memory = leaf.untyped_storage()
+            if memory._cdata in self._seen:
+                continue
+            if given is None:
+                given = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+            if memory._cdata not in given:
+                self._add(memory, rounded(memory.nbytes(), leaf.device))
+        return result
+
+    def _add(self, memory: Any, nbytes: int) -> None:
+        key = memory._cdata
+
+        def forget() -> None:
+            self.live -= nbytes
+            del self._seen[key]
+
+        self._seen[key] = weakref.finalize(memory, forget)
+        self._seen[key].atexit = False
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)
+
+
+def peak_of(work: Callable[[], Any], device: torch.device) -> tuple[Any, int]:
+    """The result, and the most bytes that were held at once beyond those held before. On a GPU this resets the peak that
+    torch.cuda.max_memory_allocated() tells."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        result = work()
+        torch.cuda.synchronize(device)
+        return result, torch.cuda.max_memory_allocated(device) - before
+    with LiveBytes() as counted:
+        result = work()
+    return result, counted.peak
+
+
+def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start

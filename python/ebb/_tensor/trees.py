@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nested structures of tensors: tuples, named tuples, lists, dicts and None, as lists of leaves and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from ebb._base.errors import Error
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+class Structure:
+    """The structure of one tree. Leaves are tensors or None; anything else is refused by name."""
+
+    def __init__(self, tree: Any, what: str):
+        self._what = what
+        self._alone = isinstance(tree, Tensor)
+        self._tuple = type(tree) is tuple and all(isinstance(leaf, Tensor) for leaf in tree)
+        leaves, self._spec = _pytree.tree_flatten(tree)
+        self._model = _pytree.tree_unflatten([None] * len(leaves), self._spec)
+        self._width = len(leaves)
+        self._present = [leaf is not None for leaf in leaves]
+        for leaf in leaves:
+            if leaf is not None and not isinstance(leaf, Tensor):
+                raise Error(
+                    f"{what} holds a {_kind(leaf)}; it may hold tensors and None, in tuples, lists and dicts: "
+                    "make numbers tensors (torch.tensor(...)), or let f capture what does not change"
+                )
+
+    def leaves(self, tree: Any) -> list[Tensor | None]:
+        """Of another tree of the same structure; raises where it has another."""
+        if self._alone:
+            if isinstance(tree, Tensor):
+                return [tree]
+        elif self._tuple:
+            # The common case of several states, without a walk.
+            if type(tree) is tuple and len(tree) == self._width and all(isinstance(leaf, Tensor) for leaf in tree):
+                return list(tree)
+        leaves, spec = _pytree.tree_flatten(tree)
+        if spec != self._spec:
+            leaves, spec = _pytree.tree_flatten(_in_order(tree, self._model))
+        if spec != self._spec:
+            raise Error(
+                f"{self._what} changes its structure: it was {self._spec}, and is {spec}; "
+                "f must return the same structure at every step"
+            )
+        for leaf in leaves:
+            if leaf is not None and not isinstance(leaf, Tensor):
+                raise Error(f"{self._what} holds a {_kind(leaf)}; it may hold tensors and None")
+        return leaves
+
+    @property
+    def tensors(self) -> int:
+        """How many there are, without None."""
+        return sum(self._present)
+
+    def present(self, tree: Any) -> list[Tensor]:
+        """The tensors of another tree; None is where it was."""
+        leaves = self.leaves(tree)
+        if self._alone and leaves[0] is not None:
+            return leaves
+        if [leaf is not None for leaf in leaves] != self._present:
+            raise Error(
+                f"{self._what} has None where it had a tensor, or a tensor where it had None; "
+                "f must return the same structure at every step"
+            )
+        return [leaf for leaf in leaves if leaf is not None]
+
+    def tree(self, leaves: list[Any]) -> Any:
+        if self._alone:
+            return leaves[0]
+        if self._tuple:
+            return tuple(leaves)
+        return _pytree.tree_unflatten(leaves, self._spec)
+
+    def fill(self, tensors: list[Tensor]) -> Any:
+        """The tree with these tensors where it had tensors, and None where it had None."""
+        rest = iter(tensors)
+        return self.tree([next(rest) if there else None for there in self._present])
+
+
+def _in_order(tree: Any, like: Any) -> Any:
+    """Dicts with their keys in the order that `like` has them in."""
+    if type(tree) is not type(like):
+        return tree
+    if isinstance(tree, dict):
+        if tree.keys() != like.keys():
+            return tree
+        ordered = tree.copy()  # keeps what a kind of dict has beside its items
+        ordered.clear()
+        ordered.update((key, _in_order(tree[key], like[key])) for key in like)
+        return ordered
+    if isinstance(tree, (list, tuple)) and len(tree) == len(like):
+        parts = [_in_order(a, b) for a, b in zip(tree, like)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree
+
+
+def kind_of(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
+    return tensor.shape, tensor.dtype
+
+
+def check_outputs(leaf: int, kind: tuple[torch.Size, torch.dtype], column: Iterable[Tensor]) -> None:
+    """One leaf of y at several steps: all of the same kind."""
+    for y in column:
+        if (y.shape, y.dtype) != kind:
+            raise Error(
+                f"scan: leaf {leaf} of y was {str(kind[1]).removeprefix('torch.')}{list(kind[0])} and is {_said(y)}; "
+                "y keeps its shape and dtype from the first step on"
+            )
+
+
+def check_alike(what: str, before: list[Tensor | None], after: list[Tensor | None]) -> None:
+    """Leaf by leaf the same shape, dtype and device."""
+    for k, (old, new) in enumerate(zip(before, after)):
+        if old is None and new is None:
+            continue
+        if old is not None and new is not None:
+            if old.shape == new.shape and old.dtype == new.dtype and old.device == new.device:
+                continue
+        raise Error(
+            f"{what}: leaf {k} was {_said(old)} and f makes it {_said(new)}; a carry keeps its shape, dtype and "
+            "device from the first step on, so give an init that f returns unchanged in kind"
+        )
+
+
+def _said(leaf: Tensor | None) -> str:
+    return "None" if leaf is None else f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)} on {leaf.device}"
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    """The same but for roundings."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if not can_have_gradient(a):
+        return torch.equal(a, b)
+    if a.numel() == 0:
+        return True
+    whole = a.abs().nan_to_num(0, 0, 0).max()
+    return torch.allclose(a, b, rtol=0, atol=float(whole) * torch.finfo(a.dtype).eps ** 0.5, equal_nan=True)
+
+
+def can_have_gradient(leaf: Tensor | None) -> bool:
+    return leaf is not None and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def storage_bytes(tensors: Any, without: set[int] | frozenset[int] = frozenset()) -> int:
+    """Bytes of the tensors' memories, each counted once, but for those at the addresses in `without`."""
+    seen = set(without)
+    total = 0
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        memory = tensor.untyped_storage()
+        address = memory.data_ptr()
+        if address in seen:
+            continue
+        seen.add(address)
+        total += rounded(memory.nbytes(), tensor.device)
+    return total
+
+
+def rounded(nbytes: int, device: torch.device) -> int:
+    """What an allocator takes for it."""
+    return (nbytes + 511) // 512 * 512 if device.type == "cuda" else nbytes
+
+
+def addresses(tensors: Any) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor is not None}
