@@ -31,9 +31,8 @@ struct Avx2 {
 };
 struct Avx512 {
   template <class Call>
-  __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=256"),
-                 flatten)) static void
-  run(const Call& call) {
+  __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw"), flatten)) static void run(
+      const Call& call) {
     call();
   }
 };

@@ -110,7 +110,7 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
     }
     return;
   }
-  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kBlock; ++r) {
 #pragma GCC unroll 8
