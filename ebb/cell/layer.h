@@ -119,7 +119,7 @@ class Layer {
     std::uint64_t* bits;       // [B,words], what is heard of them
     Lists<Number> own, input;  // of the recurrent and the input products
     std::int32_t* dropped;     // [B]
-    Number* sums;              // [threads,B,sums,48]
+    Number* sums;              // [threads with units,B,sums,48]
   };
   struct ReverseScratch {
     std::uint8_t* idle;     // [B]
