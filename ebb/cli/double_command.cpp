@@ -10,8 +10,8 @@
 
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
-#include "ebb/cli/words.h"
 #include "ebb/core/error.h"
+#include "ebb/core/words.h"
 #include "ebb/core/workers.h"
 #include "ebb/experiments/double_bench.h"
 #include "ebb/experiments/double_text.h"

@@ -9,8 +9,8 @@
 
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
-#include "ebb/cli/words.h"
 #include "ebb/core/error.h"
+#include "ebb/core/words.h"
 #include "ebb/core/workers.h"
 #include "ebb/experiments/gruslys_bench.h"
 #include "ebb/experiments/gruslys_text.h"

@@ -18,9 +18,9 @@
 #include "ebb/cli/interrupt.h"
 #include "ebb/cli/tier_option.h"
 #include "ebb/cli/train_text.h"
-#include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
+#include "ebb/core/words.h"
 #include "ebb/train/train.h"
 
 namespace ebb {

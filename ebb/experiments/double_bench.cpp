@@ -112,7 +112,7 @@ class Bench {
         largest_steps(measured.at(0), measured.call(), now_.platform, asked("store_all"));
     if (steps < 1) {
       fail(ErrorCode::infeasible_budget, "plain backpropagation has no room for one step in ",
-           format_bytes(setup_.budget), "; give a larger --budget or a smaller --hidden");
+           format_bytes(setup_.budget), "; give a larger budget or a smaller hidden layer");
     }
     results_.plain_steps = std::min(setup_.steps.value_or(kUnlimited), steps * setup_.grain);
     results_.parameters = net.parameters();

@@ -63,8 +63,8 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   options_.processes = ranks_.size();
   if (!settings_.resume && !settings_.out.empty() &&
       std::filesystem::exists(settings_.out / "train.json")) {
-    fail(ErrorCode::invalid_argument, settings_.out.string(),
-         " holds a checkpoint already; go on with it (--resume), or take another directory");
+    throw Error(ErrorCode::invalid_argument, settings_.out.string() + " holds a checkpoint already",
+                {}, "resume it, or take another directory");
   }
   fill(Split::train, 0);
   run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_);

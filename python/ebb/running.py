@@ -28,7 +28,6 @@ memory: they are valid during the call, copy what you keep.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -146,7 +145,7 @@ def run(
     back, gradient = state.empty()
     made.backward(seed.ctypes.data, back.ctypes.data)
     report = made.report()
-    return RunResult(final, gradient, json.loads(report.json())["steps"], report)
+    return RunResult(final, gradient, report.measured.steps, report)
 
 
 class _Calls:

@@ -397,6 +397,20 @@ def test_a_shared_budget_that_is_too_small_names_the_least():
     same(gradients(weighted(*both(ebb.Budget(caught.value.least_budget))), [init, xs]), wanted)
 
 
+@pytest.mark.parametrize("strategy, other", [("auto", ""), ("revolve", "take strategy auto, or ")])
+def test_a_budget_that_is_too_small_has_a_remedy_for_this_loop(strategy, other):
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+    with pytest.raises(ebb.Error) as caught:
+        ebb.scan(f, init, xs, budget=100, chunk=1, strategy=strategy)
+    assert caught.value.remedy == f"raise the budget, {other or 'or '}take a smaller chunk"
+    assert str(caught.value).startswith("scan: ") and "smaller step" not in str(caught.value)
+    stages = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(12)))
+    with pytest.raises(ebb.Error) as caught:
+        ebb.Chain(stages, init, 100, strategy=strategy)(init)
+    assert caught.value.remedy == f"raise the budget, {other or 'or '}split its largest stage"
+
+
 def test_a_shared_budget_survives_a_failure():
     f, params = rnn()
     init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)

@@ -211,7 +211,6 @@ def plan_for(
     name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_core.TierSpeed], options: Options
 ) -> _core.Plan:
     """The fastest plan; of a shared budget this call's part is taken."""
-    advice = "split its largest stage" if name == "Chain" else "take a smaller chunk"
     if not isinstance(options.strategy, str):
         raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
     how = _core.PlanOptions()
@@ -234,10 +233,17 @@ def plan_for(
         if isinstance(budget, Budget):
             budget._cancel()
         if error.code == "infeasible_budget":
-            raise Error(
-                f"{name}: {error}".replace("take a smaller step", advice), error.code, error.least_budget
-            ) from None
+            remedy = error.remedy if error.least_budget is None else _remedy(name, options)
+            raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
         raise
+
+
+def _remedy(name: str, options: Options) -> str:
+    """What a caller of this loop can do about a budget that is too small."""
+    smaller = "split its largest stage" if name == "Chain" else "take a smaller chunk"
+    if options.strategy == "auto":
+        return f"raise the budget, or {smaller}"
+    return f"raise the budget, take strategy auto, or {smaller}"
 
 
 def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -> Report:
