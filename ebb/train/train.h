@@ -14,6 +14,7 @@
 #include "ebb/data/task.h"
 #include "ebb/run/report.h"
 #include "ebb/store/slow_tier.h"
+#include "ebb/train/checkpoint.h"
 #include "ebb/train/metrics.h"
 #include "ebb/train/options.h"
 #include "ebb/train/ranks.h"
@@ -65,8 +66,13 @@ struct TrainResult {
 // Error(infeasible_budget), Error(io). With several processes each of them calls it; only rank 0
 // writes files, and a process that throws must end all (see Ranks).
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks);
+// Goes on from the checkpoint in settings.out, which the caller has loaded; it is not read again.
+TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                  Checkpoint from);
 
 // The options that a checkpoint was trained with.
+TrainOptions checkpoint_options(const Checkpoint& checkpoint,
+                                const std::filesystem::path& directory);
 TrainOptions checkpoint_options(const std::filesystem::path& directory);
 
 }  // namespace ebb
