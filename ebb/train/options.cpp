@@ -52,7 +52,7 @@ void visit_options(Options& o, Visit visit) {
   visit("train_tau", o.layer.train_tau);
   visit("train_threshold", o.layer.train_threshold);
   visit("dtype", o.dtype);
-  visit("grain", o.grain);
+  visit("grain", o.chunk);
   visit("threads", o.threads);
   visit("budget", o.budget);
   visit("strategy", o.strategy);

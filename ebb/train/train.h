@@ -27,7 +27,7 @@ struct TrainPlan {
   std::int64_t iterations = 0, first = 0;  // all; done before, where it was resumed
   std::int64_t parameters = 0;
   int threads = 0, ranks = 1;
-  std::int64_t steps = 0, grain = 0;  // that the plan counts; time steps in each
+  std::int64_t steps = 0, chunk = 0;  // that the plan counts; time steps in each
   std::int64_t windows = 1;           // truncated gradients in an iteration; 1: exact
   std::string strategy;               // the one chosen
   Prediction prediction;              // of one iteration, but for the windows

@@ -246,7 +246,7 @@ void Trainer<Number>::announce() {
   plan.ranks = ranks_.size();
   plan.threads = network_of(options_, shape_, ranks_.rank(), ranks_.size()).threads;
   plan.steps = network.steps();
-  plan.grain = network.grain();
+  plan.chunk = network.chunk();
   plan.windows = run_->windows();
   plan.strategy = run.plan().strategy;
   plan.prediction = run.plan().prediction;

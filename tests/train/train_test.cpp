@@ -36,7 +36,7 @@ TrainOptions small(const std::string& task, const std::string& cell) {
   options.layer.cell = cell;
   options.layer.hidden = 10;
   options.threads = 1;
-  options.grain = 2;
+  options.chunk = 2;
   options.iterations = 4;
   options.test_samples = 5;  // no whole number of batches
   options.optimiser.lr = 0.01;
