@@ -34,13 +34,13 @@ struct AdlifMath {
     return after[0] - parameters[0];
   }
 
-  template <Surrogate kKind, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1], beta = u.parameters[2];
     const Number membrane = u.after[0], s = u.spike_before, soft = Number{1} - c.hard;
     const Number kappa = Number{1} - c.normalised * alpha;
-    const Number passes = membrane >= c.least ? u.listed : Number{0};
-    const Number slope = passes * psi<kKind>(membrane - threshold, c.sharpness);
+    const Number passes = membrane >= c.least ? Number{1} : Number{0};
+    const Number slope = passes * u.slope;
     const Number du = u.adjoint[0] + slope * u.output;
     const Number dw = u.adjoint[1] - kappa * du;
     const Number reset = c.hard * u.before[0] + soft * threshold;

@@ -35,14 +35,14 @@ struct AlifMath {
     return after[0] - (parameters[0] + parameters[3] * after[1]);
   }
 
-  template <Surrogate kKind, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number alpha = u.parameters[1], rho = u.parameters[2], beta = u.parameters[3];
     const Number membrane = u.after[0], b = u.after[1], s = u.spike_before;
     const Number level = u.parameters[0] + beta * b;
     const Number soft = Number{1} - c.hard, kappa = Number{1} - c.normalised * alpha;
-    const Number passes = membrane >= c.least ? u.listed : Number{0};
-    const Number slope = passes * psi<kKind>(membrane - level, c.sharpness);
+    const Number passes = membrane >= c.least ? Number{1} : Number{0};
+    const Number slope = passes * u.slope;
     const Number du = u.adjoint[0] + slope * u.output;
     const Number dlevel = -slope * u.output - soft * s * du;
     const Number db = u.adjoint[1] + beta * dlevel;

@@ -36,11 +36,11 @@ struct EgruMath {
     return after[1] - parameters[0];
   }
 
-  template <Surrogate kKind, class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>& k) {
+  template <class Number>
+  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number update = u.saved[0], r = u.saved[1], z = u.saved[2], q = u.saved[3];
     const Number c = u.after[1], threshold = u.parameters[0];
-    const Number through = u.output * c * psi<kKind>(c - threshold, k.sharpness);
+    const Number through = u.output * c * u.slope;
     const Number dc = u.adjoint[1] + u.output * step(c - threshold) + through;
     const Number dz = dc * update * (Number{1} - z * z);
     u.of_parameters[0] -= through;

@@ -23,7 +23,7 @@ struct GruMath {
     u.saved[3] = q;
   }
 
-  template <Surrogate, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number r = u.saved[0], z = u.saved[1], n = u.saved[2], q = u.saved[3];
     const Number d = u.output, dn = d * (Number{1} - z) * (Number{1} - n * n);

@@ -132,7 +132,10 @@ class Layer {
   };
   ForwardScratch forward_scratch(std::byte* scratch, int threads, Bytes* used) const;
   ReverseScratch reverse_scratch(std::byte* scratch, int threads, Bytes* used) const;
+  std::string described() const { return "a layer of '" + options_.cell + "'"; }
   void check() const;
+  void check_uses() const;
+  void check_parameters() const;
   void choose_surrogate();
   void add_parameters();
   void add_parameter(const char* name, std::vector<std::int64_t> shape);

@@ -21,7 +21,7 @@ struct ReadoutMath {
     }
   }
 
-  template <Surrogate, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     if constexpr (kLeaky) {
       const Number kappa = u.parameters[0], weight = Number{1} - c.normalised * kappa;

@@ -43,12 +43,12 @@ struct LifMath {
     return saved[0] - parameters[0];
   }
 
-  template <Surrogate kKind, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1], membrane = u.saved[0];
     const Number spike = step(membrane - threshold);
-    const Number passes = membrane >= c.least ? u.listed : Number{0};
-    const Number slope = passes * psi<kKind>(membrane - threshold, c.sharpness);
+    const Number passes = membrane >= c.least ? Number{1} : Number{0};
+    const Number slope = passes * u.slope;
     const Number dv = u.adjoint[0], soft = Number{1} - c.hard;
     // What a spike takes off the membrane.
     const Number reset = c.hard * (membrane - c.rest) + soft * threshold;

@@ -24,7 +24,7 @@ struct LstmMath {
     u.saved[3] = o;
   }
 
-  template <Surrogate, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number i = u.saved[0], f = u.saved[1], g = u.saved[2], o = u.saved[3];
     const Number t = hyperbolic_tangent(u.after[1]);

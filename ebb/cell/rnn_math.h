@@ -17,7 +17,7 @@ struct RnnMath {
     u.after[0] = kRelu ? (a > Number{0} ? a : Number{0}) : hyperbolic_tangent(a);
   }
 
-  template <Surrogate, class Number>
+  template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number h = u.after[0];
     u.sums[0] = kRelu ? (h > Number{0} ? u.output : Number{0}) : u.output * (Number{1} - h * h);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cell/rows.h"
 
+#include <algorithm>
+
 #include "ebb/cell/adlif_math.h"
 #include "ebb/cell/alif_math.h"
 #include "ebb/cell/egru_math.h"
@@ -23,7 +25,8 @@
 namespace ebb {
 namespace {
 
-constexpr int kMost = 5;  // sums, fields, saved and parameters of a unit
+constexpr int kMost = 5;                // sums, fields, saved and parameters of a unit
+constexpr std::int64_t kTogether = 64;  // units whose slopes are found before they are used
 
 template <int kCount, class Number, class From>
 void load(Number* to, const Block<From>& from, std::int64_t row, std::int64_t unit) {
@@ -90,73 +93,6 @@ EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
   }
 }
 
-template <class Math, Surrogate kKind, bool kListed, class Number>
-void backward_row(const BackwardBlock<Number> block, std::int64_t b) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < block.units; ++i) {
-    Number before[kMost], after[kMost], saved[kMost], parameters[kMost], fields[kMost];
-    Number sums[kMost], of_parameters[kMost];
-    load<Math::kFields>(before, block.before, b, i);
-    load<Math::kFields>(after, block.after, b, i);
-    load<Math::kSaved>(saved, block.saved, b, i);
-    load<Math::kParameters>(parameters, block.parameters, 0, i);
-    load<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
-    load<Math::kFields>(fields, block.adjoint, b, i);
-    Number* const output = block.output.data + b * block.output.row + i;
-    UnitBackward<Number> unit{before,     after,   saved,  0,    1,
-                              parameters, *output, fields, sums, of_parameters};
-    if constexpr (Math::kSpikes) {
-      unit.spike_before =
-          static_cast<Number>(block.spikes_before.data[b * block.spikes_before.row + i]);
-      if constexpr (kListed) {
-        unit.listed = static_cast<Number>(block.listed.data[b * block.listed.row + i]);
-      }
-    }
-    Math::template backward<kKind>(unit, block.constants);
-    store<Math::kFields>(fields, block.adjoint, b, i);
-    *output = unit.output;
-    store<Math::kSums>(sums, block.sums, b, i);
-    store<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
-  }
-}
-
-template <class Math, Surrogate kKind, class Number>
-EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
-  for (std::int64_t b = 0; b < block.rows; ++b) {
-    if (block.idle != nullptr && block.idle[b] != 0) {
-      const Number zeros[kMost] = {};
-      for (std::int64_t i = 0; i < block.units; ++i) store<Math::kSums>(zeros, block.sums, b, i);
-    } else if (Math::kSpikes && block.listed.data != nullptr) {
-      backward_row<Math, kKind, true>(block, b);
-    } else {
-      backward_row<Math, kKind, false>(block, b);
-    }
-  }
-}
-
-template <class Math, Surrogate kKind, class Number>
-EBB_CLONES void support_block(const SupportBlock<Number> block) {
-  for (std::int64_t b = 0; b < block.rows; ++b) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < block.units; ++i) {
-      Number after[kMost], saved[kMost], parameters[kMost];
-      load<Math::kFields>(after, block.after, b, i);
-      load<Math::kSaved>(saved, block.saved, b, i);
-      load<Math::kParameters>(parameters, block.parameters, 0, i);
-      const Number x = Math::distance(saved, after, parameters);
-      const Number membrane = Math::membrane(saved, after);
-      // In numbers: vector code has no short cuts.
-      const Number fires = step(x);
-      const Number slope =
-          psi<kKind>(x, block.constants.sharpness) != Number{0} ? Number{1} : Number{0};
-      const Number heard = membrane >= block.constants.least ? slope : Number{0};
-      const Number passes = !Math::kSpikes && heard == Number{0} ? fires : heard;
-      block.support.data[b * block.support.row + i] =
-          static_cast<std::uint8_t>(passes * Number{kPasses} + fires * Number{kFires});
-    }
-  }
-}
-
 // Calls `call` with the surrogate as a constant.
 template <class Call>
 void with_surrogate(Surrogate kind, Call call) {
@@ -176,22 +112,127 @@ void with_surrogate(Surrogate kind, Call call) {
   }
 }
 
+// Distances to the threshold become slopes, in a loop of its own: each cell's loops would else be
+// compiled once for each surrogate, which takes minutes.
+template <class Number>
+EBB_CLONES void find_slopes(Surrogate kind, Number sharpness, std::int64_t count, Number* values) {
+  with_surrogate(kind, [=]<Surrogate kKind>() {
+    for (std::int64_t i = 0; i < count; ++i) values[i] = psi<kKind>(values[i], sharpness);
+  });
+}
+
+// Slopes of at most kTogether units of a sample, from unit `from` on.
+template <class Math, class Some, class Number>
+void slopes(const Some& block, std::int64_t b, std::int64_t from, std::int64_t count,
+            Number* values) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Number after[kMost], saved[kMost], parameters[kMost];
+    load<Math::kFields>(after, block.after, b, from + i);
+    load<Math::kSaved>(saved, block.saved, b, from + i);
+    load<Math::kParameters>(parameters, block.parameters, 0, from + i);
+    values[i] = Math::distance(saved, after, parameters);
+  }
+  find_slopes(block.surrogate, block.constants.sharpness, count, values);
+}
+
+// Units [from,to) of a sample; `slopes` are theirs.
+template <class Math, class Number>
+void backward_units(const BackwardBlock<Number> block, std::int64_t b, std::int64_t from,
+                    std::int64_t to, const Number* slopes) {
+#pragma GCC ivdep
+  for (std::int64_t i = from; i < to; ++i) {
+    Number before[kMost], after[kMost], saved[kMost], parameters[kMost], fields[kMost];
+    Number sums[kMost], of_parameters[kMost];
+    load<Math::kFields>(before, block.before, b, i);
+    load<Math::kFields>(after, block.after, b, i);
+    load<Math::kSaved>(saved, block.saved, b, i);
+    load<Math::kParameters>(parameters, block.parameters, 0, i);
+    load<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
+    load<Math::kFields>(fields, block.adjoint, b, i);
+    Number* const output = block.output.data + b * block.output.row + i;
+    UnitBackward<Number> unit{before,     after,   saved,  0,    0,
+                              parameters, *output, fields, sums, of_parameters};
+    if constexpr (Math::kEvents) unit.slope = slopes[i - from];
+    if constexpr (Math::kSpikes) {
+      unit.spike_before =
+          static_cast<Number>(block.spikes_before.data[b * block.spikes_before.row + i]);
+    }
+    Math::backward(unit, block.constants);
+    store<Math::kFields>(fields, block.adjoint, b, i);
+    *output = unit.output;
+    store<Math::kSums>(sums, block.sums, b, i);
+    store<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
+  }
+}
+
+template <class Math, class Number>
+void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
+  if constexpr (!Math::kEvents) {
+    backward_units<Math, Number>(block, b, 0, block.units, nullptr);
+  } else {
+    for (std::int64_t from = 0; from < block.units; from += kTogether) {
+      const std::int64_t count = std::min(kTogether, block.units - from);
+      Number values[kTogether];
+      slopes<Math>(block, b, from, count, values);
+      if (Math::kSpikes && block.listed.data != nullptr) {
+        const std::uint8_t* const listed = block.listed.data + b * block.listed.row + from;
+        for (std::int64_t i = 0; i < count; ++i) values[i] *= static_cast<Number>(listed[i]);
+      }
+      backward_units<Math, Number>(block, b, from, from + count, values);
+    }
+  }
+}
+
+template <class Math, class Number>
+EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
+  for (std::int64_t b = 0; b < block.rows; ++b) {
+    if (block.idle != nullptr && block.idle[b] != 0) {
+      const Number zeros[kMost] = {};
+      for (std::int64_t i = 0; i < block.units; ++i) store<Math::kSums>(zeros, block.sums, b, i);
+    } else {
+      backward_row<Math>(block, b);
+    }
+  }
+}
+
+template <class Math, class Number>
+void support_units(const SupportBlock<Number> block, std::int64_t b, std::int64_t from,
+                   std::int64_t to, const Number* slopes) {
+#pragma GCC ivdep
+  for (std::int64_t i = from; i < to; ++i) {
+    Number after[kMost], saved[kMost], parameters[kMost];
+    load<Math::kFields>(after, block.after, b, i);
+    load<Math::kSaved>(saved, block.saved, b, i);
+    load<Math::kParameters>(parameters, block.parameters, 0, i);
+    const Number membrane = Math::membrane(saved, after);
+    // In numbers: vector code has no short cuts.
+    const Number fires = step(Math::distance(saved, after, parameters));
+    const Number slope = slopes[i - from] != Number{0} ? Number{1} : Number{0};
+    const Number heard = membrane >= block.constants.least ? slope : Number{0};
+    const Number passes = !Math::kSpikes && heard == Number{0} ? fires : heard;
+    block.support.data[b * block.support.row + i] =
+        static_cast<std::uint8_t>(passes * Number{kPasses} + fires * Number{kFires});
+  }
+}
+
+template <class Math, class Number>
+EBB_CLONES void support_block(const SupportBlock<Number>& block) {
+  for (std::int64_t b = 0; b < block.rows; ++b) {
+    for (std::int64_t from = 0; from < block.units; from += kTogether) {
+      const std::int64_t count = std::min(kTogether, block.units - from);
+      Number values[kTogether];
+      slopes<Math>(block, b, from, count, values);
+      support_units<Math, Number>(block, b, from, from + count, values);
+    }
+  }
+}
+
 template <class Math, class Number>
 constexpr CellLoops<Number> loops() {
   CellLoops<Number> result;
   result.forward = forward_block<Math, Number>;
-  if constexpr (Math::kEvents) {
-    result.backward = [](const BackwardBlock<Number>& block) {
-      with_surrogate(block.surrogate,
-                     [&block]<Surrogate kKind>() { backward_block<Math, kKind, Number>(block); });
-    };
-    result.support = [](const SupportBlock<Number>& block) {
-      with_surrogate(block.surrogate,
-                     [&block]<Surrogate kKind>() { support_block<Math, kKind, Number>(block); });
-    };
-  } else {
-    result.backward = backward_block<Math, Surrogate::fast_sigmoid, Number>;
-  }
+  result.backward = backward_block<Math, Number>;
+  if constexpr (Math::kEvents) result.support = support_block<Math, Number>;
   return result;
 }
 

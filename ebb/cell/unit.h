@@ -38,7 +38,8 @@ struct UnitBackward {
   const Number* after;
   const Number* saved;
   Number spike_before;
-  Number listed;  // 0: this unit's spike passes no gradient (see LayerOptions::max_activity)
+  Number slope;  // of the output by the distance to the threshold; 0 where the unit's spike passes
+                 // no gradient (see LayerOptions::max_activity)
   const Number* parameters;
   Number output;          // gradient of the spike, or of field 0 where there is no spike
   Number* adjoint;        // gradients of the fields; field 0's is `output` where it is the output

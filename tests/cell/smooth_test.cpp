@@ -93,17 +93,23 @@ Point gradient(const Point& x, const Constants<Smooth>& constants,
   Unit<Math> unit(x, constants);
   std::array<Smooth, 5> adjoint, sums, of_parameters;
   for (std::size_t f = 0; f < 4; ++f) adjoint[f] = weights[f];
+  Smooth slope = 0;
+  if constexpr (Math::kEvents) {
+    slope = psi<Surrogate::arctan>(
+        Math::distance(unit.saved.data(), unit.after.data(), unit.parameters.data()),
+        constants.sharpness);
+  }
   UnitBackward<Smooth> u{unit.before.data(),
                          unit.after.data(),
                          unit.saved.data(),
                          Smooth(x[kSpike]),
-                         1,
+                         slope,
                          unit.parameters.data(),
                          Math::kSpikes ? weights[4] : weights[0],
                          adjoint.data(),
                          sums.data(),
                          of_parameters.data()};
-  Math::template backward<Surrogate::arctan>(u, constants);
+  Math::backward(u, constants);
   Point result{};
   for (std::size_t i = 0; i < Math::kSums; ++i) result[kSums + i] = sums[i].value;
   for (std::size_t i = 0; i < Math::kFields; ++i) result[kBefore + i] = adjoint[i].value;
