@@ -82,7 +82,7 @@ class Setting:
     budget: Budget | int
     tiers: tuple[Tier, ...]
     strategy: str
-    grain: int
+    chunk: int
     threads: int
 
     def make(self) -> list[list[Any]]:
@@ -110,7 +110,7 @@ class Setting:
             strategy=self.strategy,
             tiers=slow_tiers(self._parted_tiers()),
             ledger=self.budget._ledger if isinstance(self.budget, Budget) else None,
-            grain=self.grain,
+            chunk=self.chunk,
             threads=self.threads,
             input_gradient=input_gradient,
             batch_sizes=list(self.batch_sizes),
