@@ -13,11 +13,14 @@ from ebb import _core
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
+from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
-from ebb._loop.engine import Call, ChangesLater, Options, plan_for, refuse_transforms, set_last_report
+from ebb._loop.engine import Call, ChangesLater, plan_for, set_last_report
+from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.report import Report
 from ebb._loop.step import TorchStep
+from ebb._loop.tape import State
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
 from ebb._tensor.trees import Structure, storage_bytes
@@ -49,14 +52,11 @@ class _Measured:
         self,
         costs: list[Costs],
         structures: list[Structure],
-        params: list[Tensor],
+        facts: Facts,
         around: Surroundings,
-        mutates: set[int],
-        flags: list[bool],
         final: int,
     ):
-        self.costs, self.structures, self.params, self.around = costs, structures, params, around
-        self.mutates, self.flags = mutates, flags
+        self.costs, self.structures, self.facts, self.around = costs, structures, facts, around
         after = [cost.state for cost in costs[1:]] + [final]
         self.chain = _core.Chain.of(
             [cost.step_cost(adjoint=max(cost.state, following)) for cost, following in zip(costs, after)]
@@ -124,7 +124,7 @@ class Chain(torch.nn.Module):
         leaves = Structure(input, "the input").leaves(input)
         refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
         known = self._measured(input)
-        if not any(t is not None and t.requires_grad for t in [*leaves, *known.params]):
+        if not any(t is not None and t.requires_grad for t in [*leaves, *known.facts.params]):
             return self.sequential(input)
         plan = plan_for("Chain", known.chain, self.budget, [], self._options)
         limit = self.budget.total if isinstance(self.budget, Budget) else self.budget
@@ -143,14 +143,10 @@ class Chain(torch.nn.Module):
         around.take_over(known.around)
         before = around.look()
         step = TorchStep(
-            _Stages(self.sequential, known.structures),
-            around,
-            known.params,
-            [None if leaf is None else leaf.detach() for leaf in leaves],
+            Recorder(_Stages(self.sequential, known.structures), around, known.facts),
+            State([None if leaf is None else leaf.detach() for leaf in leaves], around.snapshot()),
         )
-        step.mutates = known.mutates
-        step.initial.snapshot = around.snapshot()
-        call = Call(step, known.chain, plan, self.budget, self.report, known.flags)
+        call = Call(step, known.chain, plan, self.budget, self.report)
         try:
             return known.structures[-1].tree(call.attached(leaves, [])[0])
         except BaseException:
@@ -189,32 +185,32 @@ class Chain(torch.nn.Module):
 
     def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
         blocks = _Stages(self.sequential, [structure])
-        named = [p for p in self.sequential.parameters() if p.requires_grad]
+        params: list[Tensor] = [p for p in self.sequential.parameters() if p.requires_grad]
         live = [None if leaf is None else leaf.detach() for leaf in leaves]
         device = next((leaf.device for leaf in live if leaf is not None), torch.device("cpu"))
-        step = TorchStep(blocks, around, named, live)
         costs: list[Costs] = []
-        mutates: set[int] = set()
+        mutates: frozenset[int] = frozenset()
         for stage in range(blocks.count):
             before = around.look()
-            tape, saved, changes = step.first_look(stage, live)
+            look = first_look(blocks, around, stage, live)
             around.learn(before)
+            tape = look.tape
             own = [leaf for leaf in tape.carry if leaf is not None]
-            step.params = find_captures(self.sequential, tape.out, own, tape.since, step.params)
-            if changes:
-                mutates.add(stage)
-                step.mutates = mutates
+            params = find_captures(self.sequential, tape.out, own, tape.since, params)
+            if look.mutates:
+                mutates |= {stage}
             after = around.look()
-            weight = tape.weight(saved, step.params), max(1, storage_bytes(live))
+            weight = tape.weight(look.saved, params), max(1, storage_bytes(live))
             flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
-            del tape, saved
-            costs.append(measure(step, live, *weight, device, stage))
+            del look, tape, own
+            facts = Facts(params, mutates, differentiable=flags)
+            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage))
             around.put_back(after)
             live = following
         more = storage_bytes(around.snapshot()[0] + around.snapshot()[1]) if around.moves else 0
         costs = [cost.with_state(more) for cost in costs]
-        return _Measured(costs, blocks.structures, step.params, around, mutates, flags, storage_bytes(live))
+        return _Measured(costs, blocks.structures, facts, around, storage_bytes(live))
 
 
 def _total(costs: list[Costs]) -> Costs:

@@ -12,10 +12,11 @@ import torch
 from ebb import _core
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
-from ebb._loop.arguments import checked_chunk, chunks, device_of, named, surroundings_key
+from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named, surroundings_key
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
-from ebb._loop.engine import Examined, Options, plan_for
+from ebb._loop.engine import plan_for
+from ebb._loop.examine import Loop, examine
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._tensor.context import Surroundings
 from ebb._tensor.function_key import function_key
@@ -189,7 +190,7 @@ def _grain(
     before = around.look()
     try:
         with torch.enable_grad():
-            seen = Examined(blocks, f, initial, inputs.leaves, device, options, key, around, before)
+            seen = examine(Loop(blocks, f, initial, inputs.leaves, device, options, key, around, before))
     finally:
         around.put_back(before)
     chain = seen.chain(options, device)

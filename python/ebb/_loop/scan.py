@@ -11,8 +11,18 @@ from torch import Tensor
 
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
-from ebb._loop.arguments import check_nothing, checked_chunk, checked_codecs, chunks, device_of, named, surroundings_key
-from ebb._loop.engine import NOTHING, Options, in_budget, refuse_transforms
+from ebb._loop.arguments import (
+    Options,
+    check_nothing,
+    checked_chunk,
+    checked_codecs,
+    chunks,
+    device_of,
+    named,
+    refuse_transforms,
+    surroundings_key,
+)
+from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of

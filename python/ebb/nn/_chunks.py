@@ -13,9 +13,9 @@ from torch import _VF, Tensor
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
-from ebb._loop.arguments import surroundings_key
+from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
 from ebb._loop.blocks import Leaves
-from ebb._loop.engine import NOTHING, Options, in_budget, last_report, refuse_transforms
+from ebb._loop.engine import NOTHING, in_budget, last_report
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
