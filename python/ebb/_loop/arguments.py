@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.codec import Codecs, codecs_of
@@ -25,7 +25,7 @@ _LONGEST_CHUNK = 32
 class Options:
     """How to run, as the caller said."""
 
-    budget: int | str | Budget
+    budget: Allowance
     tiers: tuple[Any, ...] = ()
     strategy: str = "auto"
     preserve_rng_state: bool = True

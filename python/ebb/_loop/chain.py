@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from ebb import _core
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, BudgetLike, allowance_of
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
@@ -97,17 +96,20 @@ class Chain(torch.nn.Module):
             raise Error(
                 f"Chain: it takes a torch.nn.Sequential of one stage or more, not a {type(sequential).__name__}"
             )
-        if budget is not None and not isinstance(budget, Budget):
-            budget = as_bytes(budget, "budget")
         self.sequential = sequential
         self.budget = budget
         self.report: Report | None = None
-        self._options = Options(budget, strategy=strategy, preserve_rng_state=preserve_rng_state)
+        self._strategy, self._preserve_rng_state = strategy, preserve_rng_state
         self._known: dict[Any, _Measured] = {}
         if budget is not None:
+            options = self._options(budget)
             measured = self._measured(sample)
-            if not isinstance(budget, Budget):
-                plan_for("Chain", measured.chain, budget, [], self._options)  # says now what cannot be
+            if not options.budget.shared:
+                self.budget = options.budget.total
+                plan_for("Chain", measured.chain, [], options)  # says now what cannot be
+
+    def _options(self, budget: BudgetLike) -> Options:
+        return Options(allowance_of(budget), strategy=self._strategy, preserve_rng_state=self._preserve_rng_state)
 
     @property
     def stages(self) -> list[Costs]:
@@ -126,19 +128,19 @@ class Chain(torch.nn.Module):
         known = self._measured(input)
         if not any(t is not None and t.requires_grad for t in [*leaves, *known.facts.params]):
             return self.sequential(input)
-        plan = plan_for("Chain", known.chain, self.budget, [], self._options)
-        limit = self.budget.total if isinstance(self.budget, Budget) else self.budget
-        self.report = Report.of(plan, len(known.costs), limit, _total(known.costs))
-        set_last_report(self.report)
-        if plan.prediction.advances == 0 and not isinstance(self.budget, Budget):
+        options = self._options(self.budget)
+        plan = plan_for("Chain", known.chain, [], options)
+        self.report = report = Report.of(plan, len(known.costs), options.budget.total, _total(known.costs))
+        set_last_report(report)
+        if plan.prediction.advances == 0 and not options.budget.shared:
             return self.sequential(input)
         try:
-            return self._run(leaves, known, plan)
+            return self._run(leaves, known, plan, options, report)
         except ChangesLater:
             # What is drawn or changed is known now.
-            return self._run(leaves, known, plan_for("Chain", known.chain, self.budget, [], self._options))
+            return self._run(leaves, known, plan_for("Chain", known.chain, [], options), options, report)
 
-    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan) -> Any:
+    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan, options: Options, report: Report) -> Any:
         around = self._surroundings(leaves)
         around.take_over(known.around)
         before = around.look()
@@ -146,7 +148,7 @@ class Chain(torch.nn.Module):
             Recorder(_Stages(self.sequential, known.structures), around, known.facts),
             State([None if leaf is None else leaf.detach() for leaf in leaves], around.snapshot()),
         )
-        call = Call(step, known.chain, plan, self.budget, self.report)
+        call = Call(step, known.chain, plan, options.budget, report)
         try:
             return known.structures[-1].tree(call.attached(leaves, [])[0])
         except BaseException:
@@ -156,7 +158,7 @@ class Chain(torch.nn.Module):
 
     def _surroundings(self, leaves: Leaves) -> Surroundings:
         device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
-        return Surroundings(self.sequential, device, self._options.preserve_rng_state)
+        return Surroundings(self.sequential, device, self._preserve_rng_state)
 
     def _measured(self, sample: Any) -> _Measured:
         structure = Structure(sample, "the sample")

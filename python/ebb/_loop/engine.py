@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ebb import _core
-from ebb._base.budget import Budget
+from ebb._base.budget import Allowance
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
 from ebb._loop.arguments import Options
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.examine import Examined, Loop, examine
@@ -51,18 +50,15 @@ class Call:
         step: TorchStep,
         chain: _core.Chain,
         plan: _core.Plan,
-        budget: Budget | int,
+        budget: Allowance,
         report: Report,
     ):
         self.step = step
         self.report = report
         self._done = False
-        self._share: tuple[Budget, Any] | None = None
-        if isinstance(budget, Budget):
-            self._run = _core.HandleRun(step, chain, plan, budget._ledger)
-            self._share = budget, weakref.finalize(self, budget._give_back)
-        else:
-            self._run = _core.HandleRun(step, chain, plan, _core.Ledger(budget))
+        self._budget = budget
+        self._run = _core.HandleRun(step, chain, plan, budget.own_ledger())
+        self._give_back = weakref.finalize(self, budget.give_back)
 
     def attached(self, initial: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         """Runs forward: the final carry and the outputs as parts of the caller's graph."""
@@ -84,8 +80,8 @@ class Call:
             except BaseException:
                 self._run.abandon()
                 step.clear()
-                if self._share is not None and self._share[1].detach():
-                    self._share[0]._cancel()
+                if self._give_back.detach():
+                    self._budget.cancel()
                 raise
         return step.hand_out()
 
@@ -107,8 +103,7 @@ class Call:
         finally:
             step.begin_backward([])
             step.clear()
-            if self._share is not None:
-                self._share[1]()  # once
+            self._give_back()  # once
 
 
 class ChangesLater(Exception):
@@ -156,11 +151,10 @@ def in_budget(
     around = Surroundings(f, device, options.preserve_rng_state, options.modules)
     key = (key, around.fingerprint())
     known = remembered.get(key)
-    if known is not None and not isinstance(options.budget, Budget) and not options.verify:
-        limit = as_bytes(options.budget, "budget")
-        if limit in known.fits:
-            set_last_report(_plain_report(known, blocks.count, limit, options))
-            return None
+    limit = options.budget.total
+    if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
+        set_last_report(_plain_report(known, blocks.count, limit, options))
+        return None
     loop = Loop(blocks, f, initial, inputs, device, options, key, around, around.look())
     try:
         return _attempt(loop)
@@ -172,10 +166,9 @@ def in_budget(
     return _attempt(loop)
 
 
-def plan_for(
-    name: str, chain: _core.Chain, budget: Budget | int, speeds: list[_core.TierSpeed], options: Options
-) -> _core.Plan:
+def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], options: Options) -> _core.Plan:
     """The fastest plan; of a shared budget this call's part is taken."""
+    budget = options.budget
     advice = "split its largest stage" if name == "Chain" else "take a smaller chunk"
     if not isinstance(options.strategy, str):
         raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
@@ -185,19 +178,18 @@ def plan_for(
         how.strategy = "async" if options.tiers else "online"
     how.tapes_stay = True
     how.length_unknown = options.unknown
-    if isinstance(budget, Budget):
+
+    def needs() -> tuple[int, int]:
         platform = _core.Platform(fast=budget.total, tiers=speeds)
-        least = _core.least_budget(chain, platform, how)
         whole = _core.PlanOptions()
         whole.strategy = "store_all"
-        limit = budget._take(least or 0, _core.least_budget(chain, platform, whole) or 0)
-    else:
-        limit = budget
+        return _core.least_budget(chain, platform, how) or 0, _core.least_budget(chain, platform, whole) or 0
+
+    limit = budget.take(needs)
     try:
         return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
     except Error as error:
-        if isinstance(budget, Budget):
-            budget._cancel()
+        budget.cancel()
         if error.code == "infeasible_budget":
             raise Error(
                 f"{name}: {error}".replace("take a smaller step", advice), error.code, error.least_budget
@@ -215,18 +207,16 @@ def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -
 
 def _attempt(loop: Loop) -> tuple[Leaves, list[Tensor]] | str | None:
     blocks, around, options, device = loop.blocks, loop.around, loop.options, loop.device
-    budget = options.budget if isinstance(options.budget, Budget) else as_bytes(options.budget, "budget")
-    shared = isinstance(budget, Budget)
-    limit = budget.total if shared else budget
+    limit = options.budget.total
     seen = examine(loop)
     if not seen.differentiable:
         around.put_back(loop.before)
         return NOTHING
     chain = seen.chain(options, device)
     speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
-    plan = plan_for(blocks.name, chain, budget, speeds, options)
+    plan = plan_for(blocks.name, chain, speeds, options)
     fits = seen.fits_raw(limit, speeds) if options.codecs is not None else plan.prediction.advances == 0
-    if fits and not (shared or options.unknown or options.verify):
+    if fits and not (options.budget.shared or options.unknown or options.verify):
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
@@ -242,7 +232,7 @@ def _attempt(loop: Loop) -> tuple[Leaves, list[Tensor]] | str | None:
             seen.known.costs.state,
         )
     step = _step(loop, seen, chain, plan)
-    return Call(step, chain, plan, budget, report).attached(loop.initial, loop.inputs)
+    return Call(step, chain, plan, options.budget, report).attached(loop.initial, loop.inputs)
 
 
 def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> TorchStep:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ebb import _core
+from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
 from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named, surroundings_key
@@ -89,10 +90,10 @@ class Probe:
 
     def at(self, budget: int | str) -> Point:
         """What this budget costs. Raises `ebb.Error` where it is too small."""
-        limit = as_bytes(budget, "budget")
+        options = replace(self._options, budget=Allowance(as_bytes(budget, "budget")))
         for grain in self._grains:
             try:
-                return grain.point(plan_for("probe", grain.chain, limit, grain.speeds, self._options), limit)
+                return grain.point(plan_for("probe", grain.chain, grain.speeds, options), options.budget.total)
             except Error as error:
                 if error.code != "infeasible_budget" or grain is self._grains[-1]:
                     raise
@@ -154,7 +155,9 @@ def probe(
         raise Error("probe: there are no time steps to measure")
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
-    options = Options(0, listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe"))
+    options = Options(
+        Allowance(0), listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe")
+    )
     grains = []
     for best in [chunk] if chunk is not None else chunks(inputs.length):
         grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, allowance_of
 from ebb._base.errors import Error
 from ebb._loop.arguments import (
     Options,
@@ -73,7 +73,16 @@ def while_loop(
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = device_of(f, initial, [])
         options = Options(
-            budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected, codecs
+            allowance_of(budget),
+            listed(tiers),
+            strategy,
+            preserve_rng_state,
+            verify,
+            given,
+            modules,
+            until,
+            expected,
+            codecs,
         )
         blocks = WhileBlocks(f, carry, expected)
         key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))
