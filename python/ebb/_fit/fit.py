@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin
 
 from ebb import _core
+from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
 from ebb._compress.compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
@@ -28,8 +29,6 @@ from ebb._fit.profile import CONVOLUTIONS, ROUNDS, Allowed, Profile
 Model = TypeVar("Model", bound=nn.Module)
 
 _TRIES = 8  # plans that are measured on the way down, and again on the way up
-_KINDS = 4  # of samples and options that are remembered for a model
-_profiles: weakref.WeakKeyDictionary[nn.Module, dict[Any, Profile]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -181,20 +180,19 @@ def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
             "fit: the model has layers whose shapes are not known yet (nn.Lazy...); call it once on the sample first"
         )
     key = _key(step, allowed, skip)
-    known = _profiles.setdefault(model, {})
-    if key in known:
-        return known[key]
+    known: Section[Profile] = cache.section_of(model)
+    return known.get_or(key, lambda: _measured(step, allowed, skip))
+
+
+def _measured(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
     peak, seconds = None, None
     try:
         step.gradients()  # the first run may take longer and more
         peak, seconds = step.peak(), step.seconds(ROUNDS)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
-    compress(model, skip=skip)
-    known[key] = Profile(step, peak, seconds, allowed)
-    if len(known) > _KINDS:
-        del known[next(iter(known))]
-    return known[key]
+    compress(step.model, skip=skip)
+    return Profile(step, peak, seconds, allowed)
 
 
 def _key(step: SampleStep, allowed: Allowed, skip: list[Any]) -> tuple[Any, ...]:

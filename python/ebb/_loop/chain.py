@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._base.budget import Budget, BudgetLike, allowance_of
+from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
@@ -23,8 +24,6 @@ from ebb._loop.tape import State
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
 from ebb._tensor.trees import Structure, storage_bytes
-
-_KINDS = 16  # of inputs that are remembered
 
 
 class _Stages(CarryOnly):
@@ -100,7 +99,8 @@ class Chain(torch.nn.Module):
         self.budget = budget
         self.report: Report | None = None
         self._strategy, self._preserve_rng_state = strategy, preserve_rng_state
-        self._known: dict[Any, _Measured] = {}
+        self._known: Section[_Measured] = cache.section()
+        self._stages: list[Costs] = []
         if budget is not None:
             options = self._options(budget)
             measured = self._measured(sample)
@@ -114,7 +114,7 @@ class Chain(torch.nn.Module):
     @property
     def stages(self) -> list[Costs]:
         """The costs of each stage, for the last kind of input measured."""
-        return list(self._known.values())[-1].costs if self._known else []
+        return self._stages
 
     def extra_repr(self) -> str:
         return f"budget={self.budget!r}"
@@ -170,20 +170,21 @@ class Chain(torch.nn.Module):
             tuple((id(p), p.requires_grad) for p in self.sequential.parameters()),
             tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves),
         )
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             around = self._surroundings(leaves)
             before = around.look()
             try:
-                self._known[key] = self._measure(structure, leaves, around)
+                known = self._measure(structure, leaves, around)
             finally:
                 around.put_back(before)
-            if len(self._known) > _KINDS:
-                del self._known[next(iter(self._known))]
-        return self._known[key]
+            self._known.put(key, known)
+            self._stages = known.costs
+        return known
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies measure anew.
-        return {**self.__dict__, "_known": {}, "report": None}
+        return {**self.__dict__, "_stages": [], "report": None}
 
     def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
         blocks = _Stages(self.sequential, [structure])
