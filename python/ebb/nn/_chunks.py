@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from typing import Any
@@ -29,10 +30,18 @@ class _Kernel:
 
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self.weights = weights
+        self.alike = False  # with and without gradients
         self._mode, self._bias, self._layers, self._backwards = layer.mode, layer.bias, layers, backwards
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         lstm = self._mode == "LSTM"
+        if lstm and self.alike and not torch.is_grad_enabled():
+            # oneDNN's LSTM rounds otherwise where nothing can be differentiated: a step that is only passed must end in the
+            # state that it ends in when it is recorded.
+            kernel = copy.copy(self)
+            kernel.weights = [weight.detach() for weight in self.weights]
+            with torch.enable_grad():
+                return kernel(x, carry, batch_sizes)
         # cuDNN goes back only where it was told to train, and keeps more then; its results have the same bits.
         rest = (self.weights, self._bias, self._layers, 0.0, torch.is_grad_enabled(), False)
         with warnings.catch_warnings():
@@ -197,6 +206,7 @@ def _one(
     states = [state.contiguous() for state in states]
     length = x.shape[0] if sizes is None else len(sizes)
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
+    kernel.alike = torch.is_grad_enabled() and x.device.type == "cpu"
     results = None
     while torch.is_grad_enabled():
         options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
