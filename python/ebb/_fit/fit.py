@@ -23,7 +23,7 @@ from ebb._compress.offloading import Offloading
 from ebb._compress.report import way_text
 from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import settings_of
-from ebb._fit.plan import Plan, evaluate, kept_by_layer
+from ebb._fit.plan import FitPlan, evaluate, kept_by_layer
 from ebb._fit.profile import CONVOLUTIONS, ROUNDS, Allowed, Profile
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -231,7 +231,7 @@ class _Search:
         self._layers = compressed_layers(step.model)
         self._offloading: Offloading | None = None
 
-    def run(self) -> tuple[Plan, int | None] | None:
+    def run(self) -> tuple[FitPlan, int | None] | None:
         """The plan, which is then in force, and its peak; None where the model as it was fits, and nothing else that is exact:
         a ReLU's bits are more where the layer after it keeps what comes out anyway."""
         planner, stock = self._profile.planner, self._profile.stock_peak
@@ -258,7 +258,7 @@ class _Search:
         self._install(best)
         return best, self._profile.measured[best.key][0]
 
-    def _descend(self) -> tuple[Plan | None, int | None]:
+    def _descend(self) -> tuple[FitPlan | None, int | None]:
         """Lowers the limit by what the prediction was wrong. Also the lowest limit whose plan was too large."""
         limit, refused = self._budget, None
         for _ in range(_TRIES):
@@ -274,7 +274,7 @@ class _Search:
                 break
         return None, refused
 
-    def _ascend(self, best: Plan, refused: int | None) -> Plan:
+    def _ascend(self, best: FitPlan, refused: int | None) -> FitPlan:
         """A prediction that is too high leaves bytes unused: the limit is raised while plans that are faster still fit."""
         low, high = best.peak, refused
         for _ in range(_TRIES):
@@ -291,11 +291,11 @@ class _Search:
                 high = limit
         return best
 
-    def _best_known(self) -> Plan | None:
+    def _best_known(self) -> FitPlan | None:
         fitting = [plan for peak, plan in self._profile.measured.values() if peak <= self._budget]
         return min(fitting, key=lambda plan: plan.seconds) if fitting else None
 
-    def _peak(self, plan: Plan) -> int:
+    def _peak(self, plan: FitPlan) -> int:
         known = self._profile.measured
         if plan.key not in known:
             self._install(plan)
@@ -307,7 +307,7 @@ class _Search:
             self._install(plan)
         return known[plan.key][0]
 
-    def _install(self, plan: Plan) -> None:
+    def _install(self, plan: FitPlan) -> None:
         steps = self._profile.steps
         again = {step.x for step in steps if plan.options[step.name].way == "recompute"}
         offering = {step.name for step in steps if step.kind == "conv" and step.y in again}
@@ -361,7 +361,7 @@ class _Search:
         )
 
 
-def _told(model: nn.Module, profile: Profile, found: tuple[Plan, int | None] | None, budget: int) -> Fit:
+def _told(model: nn.Module, profile: Profile, found: tuple[FitPlan, int | None] | None, budget: int) -> Fit:
     if found is None:
         assert profile.stock_peak is not None
         return Fit(budget, profile.stock_peak, profile.stock_peak, profile.stock_peak, 1.0, [])

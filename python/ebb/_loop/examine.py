@@ -20,7 +20,7 @@ from ebb._loop.costs import measure
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.tape import Head, State
-from ebb._loop.tiers import Layout, buffer_bytes
+from ebb._loop.tiers import StateLayout, buffer_bytes
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Snapshot, Surroundings
 from ebb._tensor.trees import close, storage_bytes
@@ -125,7 +125,7 @@ def _look(loop: Loop) -> _Found:
     state = State(start, around.snapshot())
     tape.after.snapshot = state.snapshot  # which was not known when it ran
     # Leaves of the first carry may share memory (one tensor of zeros for all); later ones do not.
-    shared = max(0, Layout(state).bytes - storage_bytes(state.tensors()))
+    shared = max(0, StateLayout(state).bytes - storage_bytes(state.tensors()))
     raw = tape.weight(look.saved, params + loop.inputs) + shared, storage_bytes(state.tensors()) + shared
     codecs = loop.options.codecs
     facts = Facts(
@@ -185,6 +185,6 @@ def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
     if facts.state_codec is not None:
         coded = facts.state_codec.coded
         kept = facts.kept(State(start, recorder.around.snapshot()), blocks.name)
-        state_bytes = max(Layout(kept).bytes, storage_bytes(kept.tensors()))
+        state_bytes = max(StateLayout(kept).bytes, storage_bytes(kept.tensors()))
     costs = measure(recorder, start, tape_bytes, state_bytes, loop.device)
     return Remembered(replace(costs, live=found.raw[1]) if coded else costs, set(), found.raw, coded)

@@ -75,7 +75,7 @@ class Setting:
     budget: Allowance
     tiers: tuple[Tier, ...]
     strategy: str
-    grain: int
+    chunk: int  # time steps; 0: the library chooses
     threads: int
 
     def make(self) -> list[list[Any]]:
@@ -103,7 +103,7 @@ class Setting:
             strategy=self.strategy,
             tiers=slow_tiers(self._parted_tiers()),
             ledger=self.budget.ledger,
-            grain=self.grain,
+            grain=self.chunk,
             threads=self.threads,
             input_gradient=input_gradient,
             batch_sizes=list(self.batch_sizes),

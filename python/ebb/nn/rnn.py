@@ -194,7 +194,7 @@ class _Call:
             budget=_native.allowed(layer.budget),
             tiers=listed(layer.tiers),
             strategy=layer.strategy,
-            grain=layer.chunk or 0,
+            chunk=layer.chunk or 0,
             threads=torch.get_num_threads(),
         )
         lease = layer._runs.lease(setting)

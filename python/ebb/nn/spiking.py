@@ -263,7 +263,7 @@ class _Layer(_Spiking):
             budget=_native.allowed(self.budget),
             tiers=listed(self.tiers),
             strategy=self.strategy,
-            grain=self.chunk or 0,
+            chunk=self.chunk or 0,
             threads=torch.get_num_threads(),
         )
         group = _native.Group(self._runs, setting, 0, self.batch_first)
