@@ -20,6 +20,7 @@ declare -A probe=(
   [liblz4-dev]='has_header lz4.h'
   [libhwy-dev]='has_header hwy/highway.h'
   [zlib1g-dev]='has_header zlib.h'
+  [ccache]='command -v ccache'
   [fio]='command -v fio'
   [libgtest-dev]='has_header gtest/gtest.h'
   [libgmock-dev]='has_header gmock/gmock.h'
@@ -31,7 +32,7 @@ declare -A probe=(
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
 build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev zlib1g-dev libhwy-dev)
-test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin)
+test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin ccache)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -62,6 +63,24 @@ need() {
   [ ${#lack[@]} = 0 ] || die "still missing or too old after installing: ${lack[*]}"
 }
 
+# A compiler cache makes the second run of ./dev test one of minutes; the first one installs it.
+use_compiler_cache() {
+  command -v ccache >/dev/null || return 0
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  # One cache for all checkouts, and for precompiled headers.
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+}
+
+# What ./dev test and ./dev test all use of the system and of Python.
+need_tests() {
+  need "${test_packages[@]}"
+  use_compiler_cache
+  need_lint
+  need_python
+  need_no_installed_package
+  export PYTHONPATH=$PWD/build/dev/python${PYTHONPATH:+:$PYTHONPATH}
+}
+
 # Puts the packages of a requirements file into .venv, again only when the file has changed.
 need_venv() {
   local stamp
@@ -82,18 +101,23 @@ need_python() {
   need_venv scripts/requirements.txt
 }
 
-# The Python package in .venv: its module compiled, its Python files as they lie here. Again only when a source has changed.
+# need_package PRESET: the Python package, its module compiled in build/PRESET, its Python files as they lie here. Commands that
+# follow find it.
 need_package() {
-  local stamp=.venv/ebb-built
+  local package=$PWD/build/$1/python
   need "${build_packages[@]}"
   need_python
-  [ -e "$stamp" ] && [ -z "$(find ebb python/core python/CMakeLists.txt cmake CMakeLists.txt pyproject.toml -newer "$stamp" -print -quit)" ] &&
-    return
-  say "building the Python package into .venv"
-  mkdir -p build
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-    -Cbuild-dir=build/python -e . >&2
-  touch "$stamp"
+  need_no_installed_package
+  say "building the Python package"
+  cmake --preset "$1" -DEBB_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python" >&2
+  cmake --build "build/$1" --target python_package >&2
+  export PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
+}
+
+# An editable installation hooks into imports, and would be found before the package that was just built.
+need_no_installed_package() {
+  .venv/bin/python -m pip show --quiet ebb >/dev/null 2>&1 || return 0
+  .venv/bin/python -m pip uninstall --quiet --disable-pip-version-check --yes ebb >&2
 }
 
 # The clang++ that brings libFuzzer; libstdc++ comes with g++.

@@ -1,42 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-# For ./dev test: runs every stage, counts what ctest and pytest report, ends with one line of totals.
+# For ./dev test and ./dev test all: runs stages, counts their cases, says how long each took, ends with one line of totals.
 
 passed=0
 failed=0
+skipped=0
+record=false
+stages=()
 left_out=()
+recorded=scripts/stage_seconds.txt
 
-# stage NAME COMMAND…: a failed stage does not stop the others. A stage without tests of its own counts as one.
+# stage NAME COMMAND…: a failed stage does not stop the others. It counts the cases in the JUnit files that the command leaves in
+# $results, or as one where there are none.
 stage() {
-  local name=$1 log="build/log/$1.txt" start=$SECONDS status lost total
+  local name=$1 log="build/log/$1.txt" start=$SECONDS status good lost idle
   shift
   say "$name"
+  export results=$PWD/build/log/$name.results
+  rm -rf "$results"
+  mkdir -p "$results"
   set +e
   (set -e; "$@") 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   set -e
-  read -r lost total < <(
-    sed -nE 's/.* ([0-9]+) tests failed out of ([0-9]+)$/\1 \2/p
-             s/^=* ?([0-9]+) failed, ([0-9]+) passed.*/\1 \2 pytest/p
-             s/^=* ?([0-9]+) passed.*/0 \1/p' "$log" |
-      awk '{ lost = $1; total = $2 + ($3 == "pytest" ? $1 : 0) } END { if (NR) print lost, total; else print 0, 1 }')
+  read -r good lost idle < <(python3 scripts/count.py "$results")
+  if [ "$((good + lost + idle))" = 0 ]; then good=$((status == 0)); fi
   [ "$status" = 0 ] || [ "$lost" != 0 ] || lost=1
-  passed=$((passed + total - lost))
+  passed=$((passed + good))
   failed=$((failed + lost))
-  say "$name: $([ "$lost" = 0 ] && echo good || echo FAILED) ($((SECONDS - start)) s)"
+  skipped=$((skipped + idle))
+  stages+=("$name $((SECONDS - start)) $good $lost $idle")
+  say "$name: $([ "$lost" = 0 ] && echo good || echo FAILED), $good passed, $lost failed, $idle skipped ($((SECONDS - start)) s)"
 }
 
-leave_out() { say "$1: left out, $2"; left_out+=("$1 ($2)"); }
+leave_out() { say "$1: left out, $2"; left_out+=("$1: $2"); }
 
-preset() {
-  compile "$@"
-  ctest --preset "$1"
+# The table at the end. Times are compared with those of a 2-core machine; a warning, since machines differ.
+report_stages() {
+  local name seconds good lost idle before
+  printf '\n%-14s %7s %7s %7s %7s\n' stage seconds passed failed skipped
+  while read -r name seconds good lost idle; do
+    printf '%-14s %7d %7d %7d %7d' "$name" "$seconds" "$good" "$lost" "$idle"
+    before=$(awk -v name="$name" '$1 == name { print $2 }' "$recorded")
+    if [ -n "$before" ] && [ "$seconds" -gt $((before * 3 / 2)) ] && [ "$seconds" -gt $((before + 15)) ]; then
+      printf '   grew by half or more: %d s recorded' "$before"
+    fi
+    printf '\n'
+  done < <(printf '%s\n' "${stages[@]}")
+  printf '\n'
+  for name in "${left_out[@]}"; do printf 'left out: %s\n' "$name"; done
 }
 
-# asan PRESET: asan-memory for the rooms that handle raw memory, asan for all.
-asan() {
-  cmake --preset asan
-  cmake --build --preset "$1"
-  ctest --preset "$1"
+# Writes this run's times beside those of the stages that did not run.
+record_stages() {
+  { printf '%s\n' "${stages[@]}"; cat "$recorded"; } | awk '$1 == "#" { print; next } !seen[$1]++ { print $1, $2 }' |
+    sort >"$recorded.new"
+  mv "$recorded.new" "$recorded"
+}
+
+summary() {
+  report_stages
+  ! $record || record_stages
+  printf '%d passed, %d failed' "$passed" "$failed"
+  [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
+  printf '\n'
+  [ "$failed" = 0 ]
+}
+
+# run_ctest PRESET [OPTION…]
+run_ctest() {
+  ctest --preset "$@" --output-junit "$results/ctest.xml" --test-output-size-passed 10000000
+}
+
+run_pytest() {
+  .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile -p no:cacheprovider --junit-xml "$results/pytest.xml" "$@"
+}
+
+sanitized() {
+  cmake --preset "$1"
+  cmake --build --preset "$2"
+  run_ctest "$2"
+}
+
+fuzzed() {
+  cmake --preset fuzz "-DCMAKE_CXX_COMPILER=$(fuzzing_clang)"
+  cmake --build --preset fuzz
+  run_ctest fuzz
+}
+
+# Benches, examples and every public header by itself: what ./dev test does not compile.
+build_rest() {
+  configure_dev
+  cmake --build --preset dev -- -k 0
 }
 
 # No device code is tested without a GPU, so it is only compiled here.
@@ -45,28 +99,74 @@ cuda_compiles() {
   [ -z "$(find ebb -name '*.cu' -print -quit)" ] || cmake --build --preset cuda --target ebb
 }
 
-run_tests() {
-  need "${test_packages[@]}"
-  need_fuzzing_clang
-  need_lint
-  mkdir -p build/log
+# The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on.
+wheel_works() {
+  local fresh=build/wheel-venv
+  rm -rf "$fresh" build/wheel
+  wheel
+  .venv/bin/python -m venv "$fresh"
+  "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index build/wheel/*.whl
+  (cd "$fresh" && PYTHONPATH=$(../../.venv/bin/python -c 'import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))') \
+    ./bin/python ../../scripts/wheel_smoke.py)
+}
 
+quick_tests() {
+  need_tests
+  say "packages are here; from now on it counts"
   stage format check_format
-  stage dev preset dev
-  stage asan asan asan-memory
-  stage tsan preset tsan
-  stage fuzz preset fuzz "-DCMAKE_CXX_COMPILER=$(fuzzing_clang)"
+  stage build build_quick
+  stage cpp run_ctest quick
+  stage python run_pytest -m "not slow" tests/python
+  left_out+=(
+    "C++: suites labelled slow, examples, consumer: ./dev test all"
+    "Python: $(slow_python_cases) marked slow, LibTorch, the full number of random examples: ./dev test all"
+    "sanitizers, fuzzing, clang-tidy, wheel, public headers one by one, CUDA, extensions: ./dev test all")
+  summary
+}
+
+# Random examples in their full number, of slow tests and of those that ran before with few.
+slow_python() {
+  export EBB_EXAMPLES=all
+  run_pytest -m "slow or hypothesis" --ignore tests/python/test_libtorch.py tests/python
+}
+
+slow_python_cases() {
+  .venv/bin/python -m pytest -q --collect-only -m slow tests/python 2>/dev/null | tail -1 | grep -oE '^[0-9]+' || echo 0
+}
+
+# What quick_tests leaves out.
+all_tests() {
+  need_tests
+  need_fuzzing_clang
+  say "packages are here; from now on it counts"
+  stage build_rest build_rest
+  stage cpp_slow run_ctest slow
+  stage python_slow slow_python
+  stage libtorch run_pytest tests/python/test_libtorch.py
+  stage asan sanitized asan asan-memory
+  stage tsan sanitized tsan tsan
+  stage fuzz fuzzed
+  stage tidy check_tidy_of_changes
+  stage wheel wheel_works
+  [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
   if command -v nvcc >/dev/null; then
     stage cuda cuda_compiles
   else
     leave_out cuda "no nvcc here"
   fi
-  if [ -d tests/python ]; then
-    stage package need_package
-    stage python .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile tests/python
-  fi
+  summary
+}
 
-  [ ${#left_out[@]} = 0 ] || say "left out: ${left_out[*]}"
-  printf '%d passed, %d failed\n' "$passed" "$failed"
-  [ "$failed" = 0 ]
+run_tests() {
+  local what=quick
+  while [ $# -gt 0 ]; do
+    case $1 in
+      all) what=all ;;
+      --record) record=true ;;
+      *) die "./dev test takes 'all' and '--record', not '$1'" ;;
+    esac
+    shift
+  done
+  mkdir -p build/log
+  "${what}_tests"
 }

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Makes the folder TO a Python package: links to what lies in FROM, to the compiled MODULE and to its stub beside it.
+get_filename_component(folder "${MODULE}" DIRECTORY)
+file(GLOB wanted "${FROM}/*" "${folder}/_core.pyi")
+list(FILTER wanted EXCLUDE REGEX "/__pycache__$")
+list(APPEND wanted "${MODULE}")
+file(MAKE_DIRECTORY "${TO}")
+file(GLOB old "${TO}/*")
+foreach(entry IN LISTS wanted)
+  get_filename_component(name "${entry}" NAME)
+  list(REMOVE_ITEM old "${TO}/${name}")
+  file(CREATE_LINK "${entry}" "${TO}/${name}" SYMBOLIC)
+endforeach()
+if(old)
+  file(REMOVE_RECURSE ${old})
+endif()
