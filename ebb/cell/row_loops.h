@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cell/rows.h"
+// The loops of rows.h as templates over a cell's mathematics; rows_float.cpp and rows_double.cpp
+// compile them for every row of the table, each for one type of numbers.
+#pragma once
 
-#include "ebb/cell/adlif_math.h"
-#include "ebb/cell/alif_math.h"
-#include "ebb/cell/egru_math.h"
-#include "ebb/cell/gru_math.h"
-#include "ebb/cell/leaky_math.h"
-#include "ebb/cell/lif_math.h"
-#include "ebb/cell/lstm_math.h"
-#include "ebb/cell/rnn_math.h"
+#include <array>
+
+#include "ebb/cell/cell_table.h"
+#include "ebb/cell/rows.h"
 
 // Compiled for several instruction sets where the oldest lacks wide vectors; the loader takes the
 // best. Sanitizers are not ready when it does.
@@ -23,7 +21,7 @@
 namespace ebb {
 namespace {
 
-constexpr int kMost = 5;  // sums, fields, saved and parameters of a unit
+constexpr int kMost = kMostOfUnit;
 
 template <int kCount, class Number, class From>
 void load(Number* to, const Block<From>& from, std::int64_t row, std::int64_t unit) {
@@ -195,54 +193,13 @@ constexpr CellLoops<Number> loops() {
   return result;
 }
 
-template <class Math>
-constexpr CellShape shape() {
-  return {Math::kGates,      Math::kSums,   Math::kFields, Math::kSaved,
-          Math::kParameters, Math::kSpikes, Math::kEvents};
-}
-
-// Calls `call` with the cell's mathematics.
-template <class Call>
-constexpr auto with_math(CellKind kind, Call call) {
-  switch (kind) {
-    case CellKind::rnn:
-      return call.template operator()<RnnMath<false>>();
-    case CellKind::rnn_relu:
-      return call.template operator()<RnnMath<true>>();
-    case CellKind::lstm:
-      return call.template operator()<LstmMath>();
-    case CellKind::gru:
-      return call.template operator()<GruMath>();
-    case CellKind::lif:
-      return call.template operator()<LifMath<false>>();
-    case CellKind::lif_synaptic:
-      return call.template operator()<LifMath<true>>();
-    case CellKind::alif:
-      return call.template operator()<AlifMath>();
-    case CellKind::adlif:
-      return call.template operator()<AdlifMath>();
-    case CellKind::egru:
-      return call.template operator()<EgruMath>();
-    case CellKind::leaky:
-      return call.template operator()<ReadoutMath<true>>();
-    case CellKind::linear:
-      break;
-  }
-  return call.template operator()<ReadoutMath<false>>();
+template <class Number>
+CellLoops<Number> loops_at(std::size_t cell) {
+  static constexpr std::array kLoops = with_cells([]<class... Math>(const CellEntry<Math>&...) {
+    return std::array{loops<Math, Number>()...};
+  });
+  return kLoops[cell];
 }
 
 }  // namespace
-
-template <class Number>
-CellLoops<Number> loops_of(CellKind kind) {
-  return with_math(kind, []<class Math>() { return loops<Math, Number>(); });
-}
-
-template CellLoops<float> loops_of<float>(CellKind);
-template CellLoops<double> loops_of<double>(CellKind);
-
-CellShape shape_of(CellKind kind) {
-  return with_math(kind, []<class Math>() { return shape<Math>(); });
-}
-
 }  // namespace ebb
