@@ -5,9 +5,7 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,10 +13,12 @@
 #include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/rate.h"
+#include "ebb/store/tier_kinds.h"
 
 namespace ebb {
 namespace {
 
+// Keys of a tier on paper; one of this machine has those of its row in tier_kinds().
 enum Key : std::size_t {
   slots,
   capacity,
@@ -28,23 +28,18 @@ enum Key : std::size_t {
   read_time,
   latency,
   duplex,
-  memory,
-  file,
-  null,
-  engine,
-  direct,
   key_count
 };
 constexpr std::array<std::string_view, key_count> kKeys = {
-    "slots",  "capacity", "write", "write_time", "read",   "read_time", "latency",
-    "duplex", "memory",   "file",  "null",       "engine", "direct"};
-
-// Which of them a tier on paper and a tier of this machine have.
-bool is_planned(Key key) { return key <= duplex; }
-bool is_real(Key key) { return key == capacity || key >= memory; }
-bool stands_alone(Key key) { return key == memory || key == null; }
+    "slots", "capacity", "write", "write_time", "read", "read_time", "latency", "duplex"};
 
 using Values = std::array<std::optional<std::string_view>, key_count>;
+
+// "key=value" or "key".
+struct Part {
+  std::string_view text, key;
+  std::optional<std::string_view> value;
+};
 
 std::string option_name(std::string_view tier, Key key) {
   return std::string("--tier ").append(tier).append(": ").append(kKeys[key]);
@@ -63,56 +58,82 @@ void check_name(std::string_view name) {
   }
 }
 
-[[noreturn]] void refuse_part(std::string_view name, std::string_view part, bool real) {
-  fail(ErrorCode::invalid_argument, "--tier ", name, ": cannot read '", shown(part), "'; write ",
-       real ? "memory, file=DIRECTORY or null, and key=value with the keys capacity, engine, direct"
-            : "key=value with the keys slots, capacity, write, write_time, read, read_time, "
-              "latency, duplex");
+[[noreturn]] void refuse_part(std::string_view name, const Part& part, const std::string& allowed,
+                              std::span<const std::string_view> keys) {
+  std::string names;
+  for (const std::string_view key : keys) names.append(names.empty() ? "" : ", ").append(key);
+  fail(ErrorCode::invalid_argument, "--tier ", name, ": cannot read '", shown(part.text),
+       "'; write ", allowed, "key=value with the keys ", names);
 }
 
-[[noreturn]] void refuse_real(std::string_view name, Key key) {
-  fail(ErrorCode::invalid_argument, "--tier ", name, ": ", kKeys[key],
-       " is for tiers of this machine, which ebb probe and ebb bench measure; ebb plan takes their "
-       "speeds: write=, read=, latency=, or --platform FILE from ebb probe --platform-out FILE");
+// The kind of tier that has the key of its own.
+const TierKind* owner_of(std::string_view key) {
+  for (const TierKind& kind : tier_kinds()) {
+    if (std::ranges::count(kind.keys, key, &TierKey::name) > 0) return &kind;
+  }
+  return nullptr;
 }
 
-[[noreturn]] void refuse_planned(std::string_view name, Key key) {
-  fail(ErrorCode::invalid_argument, "--tier ", name, ": ", kKeys[key],
-       key == slots ? " counts states; give capacity=BYTES here"
-                    : " is not given here: it is measured");
+// On paper.
+void check_planned(std::string_view name, const Part& part) {
+  if (find_tier_kind(part.key) != nullptr || owner_of(part.key) != nullptr) {
+    fail(ErrorCode::invalid_argument, "--tier ", name, ": ", part.key,
+         " is for tiers of this machine, which ebb probe and ebb bench measure; ebb plan takes "
+         "their speeds: write=, read=, latency=, or --platform FILE from ebb probe --platform-out "
+         "FILE");
+  }
+  if (std::ranges::count(kKeys, part.key) == 0 || !part.value) refuse_part(name, part, "", kKeys);
 }
 
-// Splits "key=value,key" after checking that each key is known, has its place here and is given
-// once.
-Values split(std::string_view name, std::string_view rest, bool real) {
-  Values values;
+// Of this machine.
+void check_real(std::string_view name, const Part& part) {
+  const TierKind* const kind = find_tier_kind(part.key);
+  if (kind != nullptr && part.value.has_value() != kind->value.empty()) return;
+  const bool is_own = part.key == kKeys[capacity] || owner_of(part.key) != nullptr;
+  if (is_own && part.value) return;
+  if (!is_own && std::ranges::count(kKeys, part.key) > 0) {
+    fail(ErrorCode::invalid_argument, "--tier ", name, ": ", part.key,
+         part.key == kKeys[slots] ? " counts states; give capacity=BYTES here"
+                                  : " is not given here: it is measured");
+  }
+  std::vector<std::string_view> keys{kKeys[capacity]};
+  for (const TierKind& own : tier_kinds()) {
+    for (const TierKey& key : own.keys) keys.push_back(key.name);
+  }
+  refuse_part(name, part, tier_usages("or") + ", and ", keys);
+}
+
+// Splits "key=value,key"; `check` refuses what has no place there.
+std::vector<Part> split(std::string_view name, std::string_view rest,
+                        void (*check)(std::string_view, const Part&)) {
+  std::vector<Part> parts;
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    const std::string_view part = rest.substr(0, comma);
-    const std::size_t equals = std::min(part.find('='), part.size());
-    const auto known = std::find(kKeys.begin(), kKeys.end(), part.substr(0, equals));
-    if (known == kKeys.end()) refuse_part(name, part, real);
-    const auto key = static_cast<Key>(known - kKeys.begin());
-    if (!real && !is_planned(key)) refuse_real(name, key);
-    if (real && !is_real(key)) refuse_planned(name, key);
-    if ((equals == part.size()) != stands_alone(key)) refuse_part(name, part, real);
-    auto& value = values[key];
-    if (value) fail(ErrorCode::invalid_argument, "--tier ", name, ": ", *known, " is given twice");
-    value = part.substr(std::min(equals + 1, part.size()));
+    Part part{rest.substr(0, comma), {}, {}};
+    const std::size_t equals = part.text.find('=');
+    part.key = part.text.substr(0, equals);
+    if (equals != std::string_view::npos) part.value = part.text.substr(equals + 1);
+    check(name, part);
+    if (std::ranges::count(parts, part.key, &Part::key) > 0) {
+      fail(ErrorCode::invalid_argument, "--tier ", name, ": ", part.key, " is given twice");
+    }
+    parts.push_back(part);
     if (comma + 1 == rest.size()) {
       fail(ErrorCode::invalid_argument, "--tier ", name, ": nothing follows the last comma");
     }
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  return values;
+  return parts;
 }
 
 // NAME:rest
-std::pair<std::string_view, Values> parsed(std::string_view word, bool real) {
+std::pair<std::string_view, std::vector<Part>> parsed(std::string_view word,
+                                                      void (*check)(std::string_view,
+                                                                    const Part&)) {
   const std::size_t colon = std::min(word.find(':'), word.size());
   const std::string_view name = word.substr(0, colon);
   check_name(name);
-  return {name, split(name, word.substr(std::min(colon + 1, word.size())), real)};
+  return {name, split(name, word.substr(std::min(colon + 1, word.size())), check)};
 }
 
 void check_one_of(std::string_view name, const Values& values, Key a, Key b) {
@@ -144,34 +165,6 @@ bool yes_or_no(std::string_view name, Key key, const Values& values) {
        "'; it must be yes or no");
 }
 
-FileEngine engine_of(std::string_view name, const Values& values) {
-  const std::string_view word = values[engine].value_or("any");
-  if (word == "any") return FileEngine::any;
-  if (word == "uring") return FileEngine::uring;
-  if (word == "threads") return FileEngine::threads;
-  fail(ErrorCode::invalid_argument, option_name(name, engine), " is '", shown(word),
-       "'; it must be uring, threads or any");
-}
-
-Bytes free_on_disk(const std::string& directory) {
-  std::error_code failed;
-  const auto space = std::filesystem::space(directory, failed);
-  // What is wrong with the directory is found when the tier is opened.
-  if (failed || space.available > static_cast<std::uintmax_t>(kUnlimited)) return kUnlimited;
-  return static_cast<Bytes>(space.available);
-}
-
-Bytes free_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream text(line);
-    std::string key;
-    Bytes kib = 0;
-    if (text >> key >> kib && key == "MemAvailable:") return scale_bytes(kib, 1024);
-  }
-  return kUnlimited;
-}
-
 }  // namespace
 
 Tier TierOption::sized(Bytes state) const {
@@ -181,7 +174,12 @@ Tier TierOption::sized(Bytes state) const {
 }
 
 TierOption parse_tier(std::string_view word) {
-  const auto [name, values] = parsed(word, false);
+  const auto [name, parts] = parsed(word, check_planned);
+  Values values;
+  for (const Part& part : parts) {
+    values[static_cast<std::size_t>(std::ranges::find(kKeys, part.key) - kKeys.begin())] =
+        part.value;
+  }
   check_one_of(name, values, slots, capacity);
   check_one_of(name, values, write, write_time);
   check_one_of(name, values, read, read_time);
@@ -204,40 +202,35 @@ TierOption parse_tier(std::string_view word) {
 }
 
 RealTier parse_real_tier(std::string_view word) {
-  const auto [name, values] = parsed(word, true);
-  if (values[memory].has_value() + values[file].has_value() + values[null].has_value() != 1) {
-    fail(ErrorCode::invalid_argument, "--tier ", name,
-         ": say what it is, one of memory, file=DIRECTORY and null, such as ", name,
-         ":file=/tmp,capacity=8GiB");
-  }
-  if (!values[file] && (values[engine] || values[direct])) {
-    fail(ErrorCode::invalid_argument, "--tier ", name, ": ",
-         kKeys[values[engine] ? engine : direct], " is for file=DIRECTORY");
-  }
-  std::optional<Bytes> room;
-  if (const auto& value = values[capacity]) {
-    room = read_size(option_name(name, capacity), *value, 0, kUnlimited);
-  }
-  RealTier real;
-  if (values[file]) {
-    real.kind = RealTier::Kind::file;
-    real.directory = *values[file];
-    real.options = {.engine = engine_of(name, values), .direct = yes_or_no(name, direct, values)};
-    if (real.directory.empty()) {
-      fail(ErrorCode::invalid_argument, option_name(name, file),
-           " is ''; name a directory that exists");
+  const auto [name, parts] = parsed(word, check_real);
+  TierWords words{.name = std::string(name)};
+  std::vector<const TierKind*> kinds;
+  for (const Part& part : parts) {
+    const std::string value(part.value.value_or(""));
+    if (const TierKind* const kind = find_tier_kind(part.key)) {
+      kinds.push_back(kind);
+      words.value = value;
+    } else if (part.key == kKeys[capacity]) {
+      words.capacity = read_size(option_name(name, capacity), value, 0, kUnlimited);
+    } else {
+      words.keys.emplace(part.key, value);
     }
-    const Bytes bytes = room.value_or(free_on_disk(real.directory));
-    real.tier = file_tier(real.directory, bytes, std::string(name), real.options);
-  } else if (values[memory]) {
-    real.kind = RealTier::Kind::memory;
-    real.tier = memory_tier(room.value_or(free_memory()), std::string(name));
-  } else {
-    real.kind = RealTier::Kind::null;
-    real.tier = null_tier(std::string(name));
-    real.tier.capacity = room.value_or(kUnlimited);
   }
-  return real;
+  if (kinds.size() != 1) {
+    fail(ErrorCode::invalid_argument, "--tier ", name, ": say what it is, one of ",
+         tier_usages("and"), ", such as ", name, ":file=/tmp,capacity=8GiB");
+  }
+  for (const auto& [key, value] : words.keys) {
+    const TierKind& owner = *owner_of(key);
+    if (&owner != kinds[0]) {
+      fail(ErrorCode::invalid_argument, "--tier ", name, ": ", key, " is for ", owner.usage());
+    }
+  }
+  try {
+    return make_tier(*kinds[0], words);
+  } catch (const Error& error) {
+    fail(error.code(), "--", error.what());
+  }
 }
 
 std::vector<RealTier> parse_real_tiers(std::span<const std::string> words) {
@@ -249,6 +242,27 @@ std::vector<RealTier> parse_real_tiers(std::span<const std::string> words) {
   }
   check_platform(platform);
   return tiers;
+}
+
+std::string real_tier_lines() {
+  std::string lines;
+  const auto add = [&lines](std::string text, std::string_view what) {
+    constexpr std::size_t kColumn = 40;
+    text.resize(std::max(text.size() + 1, kColumn), ' ');
+    lines.append(text).append(what).append("\n");
+  };
+  for (const TierKind& kind : tier_kinds()) {
+    add("  NAME:" + kind.usage() + "[,capacity=BYTES]", kind.what);
+    for (const TierKey& key : kind.keys) {
+      add("      [," + std::string(key.name) + "=" + std::string(key.values) + "]", key.what);
+    }
+  }
+  return lines;
+}
+
+std::string real_tier_sentence() {
+  return "--tier takes " + tier_usages("and", "NAME:") +
+         "\nwith the keys that ebb probe --help names.\n";
 }
 
 std::string temporary_tier() {

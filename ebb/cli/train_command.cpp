@@ -32,8 +32,10 @@ Gradients are exact, whatever the budget: the same bits as keeping everything.
 --strategy truncated:K is there for comparison and is not.
 
 --budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
-unlimited. --tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the
-keys that ebb probe --help names. --config reads a JSON object whose keys are
+unlimited.
+)";
+
+constexpr const char* kFooterEnd = R"(--config reads a JSON object whose keys are
 the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
@@ -315,7 +317,7 @@ Command declare_train(CLI::App& app) {
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
-  app.footer(kFooter);
+  app.footer(kFooter + real_tier_sentence() + kFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 
