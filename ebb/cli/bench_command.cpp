@@ -13,6 +13,7 @@
 #include "ebb/cli/double_command.h"
 #include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
+#include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ebb/cli/heading.h"
+#include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"

@@ -23,10 +23,8 @@ struct NetworkOptions {
       {};  // lowest first; the last may be a readout, linear or leaky
   // Time steps that a plan counts as one step; 0: chosen from the sizes and whether units
   // spike. Gradients are the same bits for every plan, but not for every chunk.
-  union {
-    std::int64_t chunk = 0;
-    [[deprecated("it is called chunk")]] std::int64_t grain;
-  };
+  std::int64_t chunk = 0;
+  [[deprecated("it is called chunk")]] std::int64_t grain = 0;
   bool pipelined = false;         // a layer reads what the one below gave a time step before
   double dropout = 0;             // probability that an output is not heard by the layer above
   bool input_spikes = false;      // inputs are bits, see set_spikes
