@@ -34,7 +34,7 @@ struct ParameterShape {
 // Where a layer is put.
 struct LayerPlace {
   std::int64_t batch = 0;
-  std::int64_t grain = 0;       // the most time steps of a tape
+  std::int64_t chunk = 0;       // the most time steps of a tape
   bool events = false;          // most of its inputs are 0
   bool input_spikes = false;    // and come as bits
   bool scaled = false;          // by another number than 1
@@ -119,7 +119,7 @@ class Layer {
     std::uint64_t* bits;       // [B,words], what is heard of them
     Lists<Number> own, input;  // of the recurrent and the input products
     std::int32_t* dropped;     // [B]
-    Number* sums;              // [threads,B,sums,48]
+    Number* sums;              // [threads with units,B,sums,48]
   };
   struct ReverseScratch {
     std::uint8_t* idle;     // [B]
@@ -127,12 +127,15 @@ class Layer {
     std::uint8_t* listed;   // [B,H]
     std::uint8_t* support;  // [B,H]
     Lists<Number> wanted;   // units whose output's gradient is wanted
-    Number* of_sums;        // [grain,B,sums,H], where it does not lie in the tape
+    Number* of_sums;        // [chunk,B,sums,H], where it does not lie in the tape
     std::byte* products;    // scratch of the connections
   };
   ForwardScratch forward_scratch(std::byte* scratch, int threads, Bytes* used) const;
   ReverseScratch reverse_scratch(std::byte* scratch, int threads, Bytes* used) const;
+  std::string described() const { return "a layer of '" + options_.cell + "'"; }
   void check() const;
+  void check_uses() const;
+  void check_parameters() const;
   void choose_surrogate();
   void add_parameters();
   void add_parameter(const char* name, std::vector<std::int64_t> shape);
@@ -170,7 +173,7 @@ class Layer {
   std::vector<Number> biases_;           // [sums,H]
   std::vector<Number> unit_parameters_;  // [P,H]
   std::vector<Number> of_units_;         // their gradient
-  std::vector<Rows<Number>> own_rows_;   // [grain], for reverse
+  std::vector<Rows<Number>> own_rows_;   // [chunk], for reverse
 
   ForwardScratch forward_ = {};  // since start
   std::int64_t dropped_ = 0;

@@ -13,9 +13,9 @@
 #include "ebb/cli/plan_command.h"
 #include "ebb/cli/probe_command.h"
 #include "ebb/cli/train_command.h"
-#include "ebb/cli/words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
+#include "ebb/core/words.h"
 
 namespace ebb {
 namespace {

@@ -41,14 +41,15 @@ Examples
 
 void declare_chain(CLI::App& app, PlanWords& words) {
   Heading chain(app, "The chain");
-  chain.option("--steps", words.steps, "N", "Number of steps N, 0 to 10^12");
-  chain.option("--forward", words.forward, "SECONDS", "Time of one forward step; default 1");
-  chain.option("--record", words.record, "SECONDS",
+  chain.option("--steps", words.step.steps, "N", "Number of steps N, 0 to 10^12");
+  chain.option("--forward", words.step.forward, "SECONDS", "Time of one forward step; default 1");
+  chain.option("--record", words.step.record, "SECONDS",
                "Time of a forward step that leaves its tape; default --forward");
-  chain.option("--backward", words.backward, "SECONDS", "Time of one backward step; default 2");
-  chain.option("--state", words.state, "BYTES",
+  chain.option("--backward", words.step.backward, "SECONDS",
+               "Time of one backward step; default 2");
+  chain.option("--state", words.step.state, "BYTES",
                "Size of what restarts the computation at a step; default 1");
-  chain.option("--tape", words.tape, "BYTES",
+  chain.option("--tape", words.step.tape, "BYTES",
                "Size of all that the backward of one step needs; default 1");
   chain.option("--chain", words.chain, "FILE.json",
                "All of the above from a file, also with different steps");
@@ -56,12 +57,12 @@ void declare_chain(CLI::App& app, PlanWords& words) {
 
 void declare_memory(CLI::App& app, PlanWords& words) {
   Heading memory(app, "The memory");
-  memory.option("--budget", words.budget, "BYTES",
+  memory.option("--budget", words.options.budget, "BYTES",
                 "Bytes allowed in fast memory; default the platform's, else no limit");
-  memory.option("--slots", words.slots, "K",
+  memory.option("--slots", words.options.slots, "K",
                 "Instead of --budget, the literature's accounting: fast memory holds\n"
                 "K states, the initial one counted, and nothing else is charged");
-  memory.option("--working", words.working, "BYTES",
+  memory.option("--working", words.options.working, "BYTES",
                 "Replaces the computed working set (live state, adjoint, scratch,\n"
                 "one tape) by a constant");
   std::string presets;
@@ -77,11 +78,12 @@ void declare_memory(CLI::App& app, PlanWords& words) {
 
 void declare_strategy(CLI::App& app, PlanWords& words) {
   Heading strategy(app, "The strategy");
-  strategy.option("--strategy", words.strategy, "NAME",
+  strategy.option("--strategy", words.options.strategy, "NAME",
                   "Which one; default auto, the fastest exact one that fits");
-  strategy.option("--interval", words.interval, "K[,k...]",
+  strategy.option("--interval", words.options.intervals, "K[,k...]",
                   "Intervals, outermost first, instead of a search");
-  strategy.option("--period", words.period, "K", "Period of periodic_disk, instead of a search");
+  strategy.option("--period", words.options.period, "K",
+                  "Period of periodic_disk, instead of a search");
   strategy.flag("--strategies", words.strategies, "List the strategies and stop");
 }
 

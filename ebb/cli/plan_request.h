@@ -6,17 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "ebb/plan/chain.h"
-#include "ebb/plan/platform.h"
-#include "ebb/plan/strategies.h"
+#include "ebb/plan/words.h"
 
 namespace ebb {
 
 // The words as typed.
 struct PlanWords {
-  std::optional<std::string> steps, strategy, slots, budget, working;
-  std::optional<std::string> forward, record, backward, state, tape;
-  std::optional<std::string> chain, platform, interval, period, format;
+  ChainWords step;
+  OptionWords options;
+  std::optional<std::string> chain, platform, format;
   std::vector<std::string> tiers;
   bool sync = false;
   bool json = false;

@@ -2,10 +2,12 @@
 // The one exception type of the library. The library throws it, never prints, never aborts.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "ebb/core/bytes.h"
 
@@ -24,16 +26,29 @@ enum class ErrorCode {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message, std::optional<Bytes> least_budget = {})
-      : std::runtime_error(message), code_(code), least_budget_(least_budget) {}
+  // what() is the problem and, where there is one, "; " and the remedy.
+  Error(ErrorCode code, const std::string& problem, std::optional<Bytes> least_budget = {},
+        std::string_view remedy = {})
+      : std::runtime_error(remedy.empty() ? problem : problem + "; " + std::string(remedy)),
+        code_(code),
+        least_budget_(least_budget),
+        problem_size_(problem.size()) {}
 
   ErrorCode code() const noexcept { return code_; }
+  // What is wrong, and what can be done about it in words that another layer may replace by its
+  // own; empty where nothing is suggested apart. Both live as long as the error.
+  std::string_view problem() const noexcept { return {what(), problem_size_}; }
+  std::string_view remedy() const noexcept {
+    const std::string_view rest = std::string_view(what()).substr(problem_size_);
+    return rest.empty() ? rest : rest.substr(2);
+  }
   // Set for infeasible_budget when some budget would work.
   std::optional<Bytes> least_budget() const noexcept { return least_budget_; }
 
  private:
   ErrorCode code_;
   std::optional<Bytes> least_budget_;
+  std::size_t problem_size_;
 };
 
 template <class... Parts>

@@ -76,11 +76,10 @@ class Bench {
       if (point.fits) return;
       if (point.least_budget) least = std::min(least.value_or(kUnlimited), *point.least_budget);
     }
-    if (!least) fail(ErrorCode::infeasible_budget, "no strategy fits; give a larger --tier");
+    if (!least) fail(ErrorCode::infeasible_budget, "no strategy fits; give a larger tier");
     fail(ErrorCode::infeasible_budget, "no strategy fits in ", format_bytes(results_.budget),
          "; the least budget of any is ", format_bytes(*least),
-         ": give a larger --budget or a "
-         "smaller --state");
+         ": give a larger budget or a smaller state");
   }
 
   void tell(const std::string& what, double share) const {

@@ -32,7 +32,7 @@ std::string strategy_of(const Trial& trial) {
 
 // A step.
 double forwards(const GruslysPoint& point, const GruslysResults& results) {
-  const std::int64_t steps = (point.time_steps + results.grain - 1) / results.grain;
+  const std::int64_t steps = (point.time_steps + results.chunk - 1) / results.chunk;
   return static_cast<double>(point.trial.measured.forwards) / static_cast<double>(steps);
 }
 std::string forwards_of(const GruslysPoint& point, const GruslysResults& results) {
@@ -101,16 +101,16 @@ const GruslysPoint* goal_of(const GruslysResults& results) {
 
 void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::ostream& out) {
   const StepCost& step = results.chain.at(0);
-  const auto grain = static_cast<double>(results.grain);
+  const auto chunk = static_cast<double>(results.chunk);
   Lines lines(out);
   lines.add("net", "lstm, " + std::to_string(setup.input) + " inputs, " +
                        std::to_string(setup.hidden) + " units, batch " +
                        std::to_string(setup.batch) + ", " + std::to_string(results.parameters) +
                        " parameters");
-  lines.add("time step", "forward " + format_seconds(step.forward / grain) + ", record " +
-                             format_seconds(step.record / grain) + ", backward " +
-                             format_seconds(step.backward / grain));
-  lines.add("steps", "of plans: " + std::to_string(results.grain) + " time steps; state " +
+  lines.add("time step", "forward " + format_seconds(step.forward / chunk) + ", record " +
+                             format_seconds(step.record / chunk) + ", backward " +
+                             format_seconds(step.backward / chunk));
+  lines.add("steps", "of plans: " + std::to_string(results.chunk) + " time steps; state " +
                          format_bytes(step.state) + ", tape " + format_bytes(step.tape));
   lines.add("plain", format_bytes(results.plain) + " keep all of " + std::to_string(setup.steps) +
                          " time steps: 100 % of memory");
@@ -119,6 +119,15 @@ void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::
   lines.add("measured", "rows of one length run in turn. Ratios are to store_all.");
   lines.add("memory", "what the run holds: states, tapes, working set; no weights,");
   lines.add("memory", "which are the same for every strategy");
+}
+
+Json points_json(Points points) {
+  Json all = Json::array();
+  for (const GruslysPoint& point : points) {
+    Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, {}));
+    json["percent"] = point.percent ? Json(*point.percent) : Json();
+  }
+  return all;
 }
 
 }  // namespace
@@ -153,14 +162,6 @@ void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std
 }
 
 std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& results) {
-  const auto series = [](Points points) {
-    Json all = Json::array();
-    for (const GruslysPoint& point : points) {
-      Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, {}));
-      json["percent"] = point.percent ? Json(*point.percent) : Json();
-    }
-    return all;
-  };
   const GruslysPoint* goal = goal_of(results);
   const Json json = {
       {"experiment", "gruslys"},
@@ -169,7 +170,7 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"hidden", setup.hidden},
       {"batch", setup.batch},
       {"time_steps", setup.steps},
-      {"grain", results.grain},
+      {"grain", results.chunk},
       {"parameters", results.parameters},
       {"plain_bytes", results.plain},
       {"repeat", setup.repeat},
@@ -177,20 +178,16 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"summary",
        {{"same_gradients", all_same(results.by_memory) && all_same(results.by_steps)},
         {"ratio_in_5_percent", goal != nullptr ? Json(goal->trial.measured_ratio) : Json()}}},
-      {"series", {{"memory", series(results.by_memory)}, {"steps", series(results.by_steps)}}}};
+      {"series",
+       {{"memory", points_json(results.by_memory)}, {"steps", points_json(results.by_steps)}}}};
   return json.dump();
 }
 
 void write_gruslys_csv(const GruslysResults& results, std::ostream& out) {
-  out << "series,percent," << kTrialColumns << '\n';
-  const auto write = [&out](const char* series, Points points) {
-    for (const GruslysPoint& point : points) {
-      out << series << ',' << (point.percent ? std::to_string(*point.percent) : "") << ','
-          << trial_csv(point.trial, point.time_steps) << '\n';
-    }
-  };
-  write("memory", results.by_memory);
-  write("steps", results.by_steps);
+  Json points = Json::array();
+  append_series("memory", points_json(results.by_memory), points);
+  append_series("steps", points_json(results.by_steps), points);
+  write_csv(trial_columns({{"series", "/series"}, {"percent", "/percent"}}), points, out);
 }
 
 }  // namespace ebb

@@ -117,9 +117,10 @@ bool can_serve(const Row& row, const Problem& p) {
 
 void check_served(const Row& row, const Problem& p) {
   if (can_serve(row, p)) return;
-  fail(ErrorCode::invalid_argument, "strategy ", row.row.name,
-       " needs a slow tier and the platform has none; add one (--tier NAME:write=...,read=...) or "
-       "take another strategy");
+  throw Error(
+      ErrorCode::invalid_argument,
+      "strategy " + std::string(row.row.name) + " needs a slow tier and the platform has none", {},
+      "add one or take another strategy");
 }
 
 Plan judged(const Row& row, const Problem& p, Draft draft) {
@@ -156,22 +157,23 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
   std::ostringstream text;
   text << "strategy " << row.row.name << " does not fit: ";
   if (least == kUnlimited) {
-    text << "no budget helps, since the slow tiers cannot hold what it keeps there; give a tier "
-            "more capacity, or "
-            "take strategy auto";
-    throw Error(ErrorCode::infeasible_budget, text.str());
+    text << "no budget helps, since the slow tiers cannot hold what it keeps there";
+    throw Error(ErrorCode::infeasible_budget, text.str(), {},
+                "give a tier more capacity, or take strategy auto");
   }
   if (p.options.slots) {
     const std::int64_t slots = least / p.step.state;
     text << "it needs at least " << slots << (slots == 1 ? " slot" : " slots") << ", there are "
-         << *p.options.slots << "; raise slots, or add a slow tier and take h_revolve";
-  } else {
-    text << "it needs at least " << least << " bytes (" << format_bytes(least)
-         << ") in fast, the budget is " << p.machine.platform.fast << " ("
-         << format_bytes(p.machine.platform.fast) << "); raise the budget, or take "
-         << (row.is_auto() ? "" : "strategy auto or ") << "a smaller step";
+         << *p.options.slots;
+    throw Error(ErrorCode::infeasible_budget, text.str(), least,
+                "raise slots, or add a slow tier and take h_revolve");
   }
-  throw Error(ErrorCode::infeasible_budget, text.str(), least);
+  text << "it needs at least " << least << " bytes (" << format_bytes(least)
+       << ") in fast, the budget is " << p.machine.platform.fast << " ("
+       << format_bytes(p.machine.platform.fast) << ")";
+  throw Error(ErrorCode::infeasible_budget, text.str(), least,
+              row.is_auto() ? "raise the budget, or take a smaller step"
+                            : "raise the budget, or take strategy auto or a smaller step");
 }
 
 Plan plan_with(const Row& row, const Chain& chain, const Platform& platform, const PlanOptions& o) {

@@ -45,7 +45,7 @@ struct StrategyRow {
   std::string_view summary;  // what it does, one phrase
   std::string_view paper;
   std::string_view optimal;  // in which model it is provably optimal; empty: it is not
-  bool keeps_tapes;          // --slots is refused
+  bool keeps_tapes;          // PlanOptions::slots is refused
   bool needs_tier;           // works only with a slow tier
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ebb::Error as ebb.Error, and bytes as text.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include "ebb/core/bytes.h"
 #include "ebb/core/error.h"
@@ -38,7 +39,7 @@ void raise_error(const Error& error) {
   nb::object type = nb::module_::import_("ebb._base.errors").attr("Error");
   nb::object least = nb::none();
   if (error.least_budget()) least = nb::int_(*error.least_budget());
-  nb::object raised = type(error.what(), code_name(error.code()), least);
+  nb::object raised = type(error.problem(), code_name(error.code()), least, error.remedy());
   PyErr_SetObject(type.ptr(), raised.ptr());
 }
 

@@ -6,8 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <string>
-
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -61,21 +59,6 @@ class PythonHandleRun {
   HandleRun run_;
 };
 
-void bind_report(nb::module_& module) {
-  nb::class_<Report>(module, "Report")
-      .def_ro("strategy", &Report::strategy)
-      .def_ro("predicted", &Report::predicted)
-      .def_ro("budget", &Report::budget)
-      .def_ro("booked", &Report::booked)
-      .def_ro("callers", &Report::callers)
-      .def_ro("tiers", &Report::tiers)
-      .def_ro("remarks", &Report::remarks)
-      .def("brief", &Report::brief)
-      .def("full", &Report::full)
-      .def("json", &Report::json)
-      .def("__str__", &Report::full);
-}
-
 }  // namespace
 
 void bind_handle_run(nb::module_& module) {
@@ -84,7 +67,6 @@ void bind_handle_run(nb::module_& module) {
       .def_prop_ro("limit", &Ledger::limit)
       .def_prop_ro("live", &Ledger::live)
       .def_prop_ro("peak", &Ledger::peak);
-  bind_report(module);
   nb::class_<PythonHandleRun>(module, "HandleRun")
       .def(nb::init<const nb::object&, const Chain&, std::shared_ptr<const Plan>, const Ledger&>(),
            "step"_a, "chain"_a, "plan"_a, "ledger"_a)

@@ -8,6 +8,8 @@ NB_MODULE(_core, module) {
   module.attr("version") = ebb::version();
   ebb::python::bind_errors(module);
   ebb::python::bind_plan(module);
+  ebb::python::bind_words(module);
+  ebb::python::bind_report(module);
   ebb::python::bind_handle_run(module);
   ebb::python::bind_store(module);
   ebb::python::bind_actions(module);

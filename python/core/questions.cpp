@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/core/rate.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/plan/text.h"
 #include "python/core/topics.h"
@@ -58,8 +57,6 @@ void bind_questions(nb::module_& module) {
         return to_json(plan, steps, plan_seconds, least);
       },
       "plan"_a, "steps"_a, "plan_seconds"_a, "least_budget"_a.none());
-  module.def("preset_names", &preset_names);
-  module.def("parse_rate", &parse_rate, "text"_a);
   module.def("is_uniform", &Chain::is_uniform, "chain"_a);
   module.def("call_seconds", &Chain::call, "chain"_a);
   module.def("typical", &Chain::typical, "chain"_a);

@@ -8,6 +8,8 @@ namespace ebb::python {
 
 void bind_errors(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
+void bind_words(nanobind::module_& module);
+void bind_report(nanobind::module_& module);
 void bind_handle_run(nanobind::module_& module);
 void bind_store(nanobind::module_& module);
 void bind_actions(nanobind::module_& module);

@@ -37,7 +37,6 @@ from ebb._base.request import (
     read_chain,
     read_options,
     read_platform,
-    state_of_all,
 )
 from ebb._base.sizes import UNLIMITED
 
@@ -232,9 +231,8 @@ def _request(
         "scratch": scratch,
     }
     read = read_chain(chain, steps, costs)
-    if slots is not None:
-        state_of_all(read, "slots")
     options = read_options(
+        read,
         strategy=strategy,
         budget=budget,
         slots=slots,
@@ -332,7 +330,7 @@ def replay(
     options, platform = request.options, request.platform
     fast = platform.fast if options.budget is None else options.budget
     if options.slots is not None:
-        fast = options.slots * state_of_all(request.chain, "slots")
+        fast = options.slots * _core.state_of_all("slots", request.chain)
     names = [tier.name for tier in platform.tiers]
     found = _core.replay(
         request.chain,

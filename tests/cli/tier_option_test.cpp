@@ -9,79 +9,21 @@
 #include <utility>
 
 #include "ebb/core/error.h"
+#include "tests/message_of.h"
 
 namespace ebb {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
 
-TEST(TierOption, ReadsEveryKey) {
-  const TierOption option =
-      parse_tier("disk:capacity=4GiB,write=2.5GB/s,read=0.5,latency=0.25,duplex=no");
-  EXPECT_EQ(option.tier, (Tier{"disk", 4_GiB, 2.5e9, 0.5, 0.25, 0.25, false}));
-  EXPECT_FALSE(option.slots);
-  EXPECT_EQ(option.sized(100), option.tier);
-}
-
-TEST(TierOption, CountsInStatesWithSlots) {
-  const TierOption option = parse_tier("disk:slots=3");
-  EXPECT_EQ(option.slots, 3);
-  EXPECT_EQ(option.sized(100).capacity, 300);
-  EXPECT_EQ(parse_tier("disk:slots=1e12").sized(1_GiB).capacity, kUnlimited);
-}
-
-TEST(TierOption, TimesAreSecondsOfATransferOfAnySizeAndLatencyIsAdded) {
-  const Tier tier = parse_tier("disk:write_time=20,read_time=5,latency=1").tier;
-  EXPECT_EQ(tier.write_seconds(1), 21);
-  EXPECT_EQ(tier.write_seconds(1_GiB), 21);
-  EXPECT_EQ(tier.read_seconds(7), 6);
-}
-
-TEST(TierOption, AloneANameIsAFreeUnlimitedTier) {
-  for (const char* word : {"disk", "disk:"})
-    EXPECT_EQ(parse_tier(word).tier, Tier{.name = "disk"}) << word;
-}
-
-TEST(TierOption, SaysWhatIsWrong) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"", "--tier names a tier ''"},
-      {":slots=3", "--tier names a tier ''"},
-      {"work:slots=3", "not 'work' or 'fast'"},
-      {"fast", "not 'work' or 'fast'"},
-      {"a b", "letters, digits"},
-      {"a\xff", "letters, digits"},
-      {"1e400", "begins with a letter"},
-      {"--json", "begins with a letter"},
-      {"disk:slots=3,", "nothing follows the last comma"},
-      {"disk:slots", "--tier disk: cannot read 'slots'"},
-      {"disk:size=3", "cannot read 'size=3'; write key=value with the keys slots, capacity"},
-      {"disk:slots=3,,", "cannot read ''"},
-      {"disk:slots=-1", "--tier disk: slots is '-1'"},
-      {"disk:slots=", "slots is ''"},
-      {"disk:slots=3,slots=4", "slots is given twice"},
-      {"disk:slots=3,capacity=4", "slots and capacity say the same thing"},
-      {"disk:write=1,write_time=1", "write and write_time say the same thing"},
-      {"disk:read=1,read_time=1", "read and read_time say the same thing"},
-      {"disk:write=0", "write is '0'"},
-      {"disk:read=-1", "read is '-1'"},
-      {"disk:read=nan", "read is 'nan'"},
-      {"disk:write_time=inf", "write_time is 'inf'"},
-      {"disk:latency=-1", "latency is '-1'"},
-      {"disk:latency=1e30", "latency is '1e30'"},
-      {"disk:capacity=9223372036854775808", "capacity is '9223372036854775808'"},
-      {"disk:file=/tmp", "file is for tiers of this machine"},
-      {"disk:memory", "memory is for tiers of this machine"},
-      {"disk:duplex=maybe", "duplex is 'maybe'; it must be yes or no"},
-  };
-  for (const auto& [word, expected] : cases) {
-    try {
-      parse_tier(word);
-      ADD_FAILURE() << "accepted '" << word << "'";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      EXPECT_THAT(error.what(), HasSubstr(expected));
-    }
+TEST(TierOption, ATierToPlanForIsNoneOfThisMachine) {
+  for (const char* word :
+       {"disk:file=/tmp", "disk:memory", "disk:write=1,null", "disk:direct=no"}) {
+    EXPECT_THAT(message_of([word] { refuse_real_keys(word); }),
+                HasSubstr(" is for tiers of this machine"));
   }
+  EXPECT_EQ(message_of([] { refuse_real_keys("disk:capacity=3,write=1,soul=2"); }), "no error");
 }
 
 TEST(RealTier, IsNamedByWhatItIs) {

@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import pickle
 import subprocess
 
 import pytest
@@ -178,23 +179,30 @@ def test_a_summary_in_words():
     "words, part",
     [
         ({}, "steps is missing"),
-        ({"steps": -1}, "steps is -1"),
+        ({"steps": -1}, "steps is '-1'; it must be a whole number from 0"),
+        ({"steps": True}, "steps is 'True'"),
         ({"steps": 2.5}, "2.5"),
         ({"steps": 5, "chain": [{}]}, "contradict"),
         ({"chain": [{}], "state": 4}, "chain and state"),
-        ({"steps": 5, "forward": -1}, "forward is -1"),
+        ({"steps": 5, "forward": -1}, "forward is '-1'"),
         ({"steps": 5, "forward": "fast"}, "forward is 'fast'"),
         ({"steps": 5, "state": "big"}, "state"),
         ({"steps": 5, "budget": "lots"}, "budget"),
         ({"steps": 5, "budget": 4, "slots": 2}, "contradict"),
         ({"steps": 5, "working": 4, "slots": 2}, "contradict"),
         ({"steps": 5, "strategy": "best"}, "must be one of store_all"),
-        ({"steps": 5, "period": 0}, "period is 0"),
-        ({"steps": 5, "intervals": [0]}, "intervals is 0"),
+        ({"steps": 5, "strategy": "revolv"}, "did you mean revolve?"),
+        ({"steps": 5, "state": 2.5}, "state is 2.5"),
+        ({"steps": 5, "period": 0}, "period is '0'"),
+        ({"steps": 5, "intervals": [0]}, "intervals is '0'"),
         ({"steps": 5, "platform": "mainframe"}, "presets"),
         ({"steps": 5, "platform": "./nowhere.json"}, "nowhere"),
         ({"steps": 5, "chain": None, "platform": {"speed": 3}}, "platform"),
-        ({"steps": 5, "tiers": ["disk:speed=3"]}, "'speed' is not known"),
+        ({"steps": 5, "tiers": ["disk:speed=3"]}, "tier disk: cannot read 'speed=3'"),
+        ({"steps": 5, "tiers": [{"name": "disk", "speed": 3}]}, "tier disk: cannot read 'speed=3'"),
+        ({"steps": 5, "tiers": [{"name": "disk", "slots": 1, "capacity": 2}]}, "say the same"),
+        ({"steps": 5, "tiers": [{"name": "disk", "capacity": -2}]}, "tier disk: capacity is -2"),
+        ({"chain": [{"state": 1}, {"state": 2}], "tiers": ["disk:slots=3"]}, "differ in size"),
         ({"steps": 5, "tiers": ["disk:write"]}, "cannot read 'write'"),
         ({"steps": 5, "tiers": ["disk:write=1,write=2"]}, "given twice"),
         ({"steps": 5, "tiers": ["disk:write=1,write_time=2"]}, "say the same"),
@@ -213,6 +221,46 @@ def test_mistakes_are_named(words, part):
     with pytest.raises(ebb.Error) as found:
         ebb.plan(**words)
     assert part in str(found.value)
+
+
+def test_numbers_and_words_say_the_same():
+    words = {
+        "state": "1KiB",
+        "tape": "4KiB",
+        "forward": "0.5",
+        "period": "7",
+        "strategy": "periodic_disk",
+        "slots": "3",
+    }
+    numbers = {"state": 1024, "tape": 4096, "forward": 0.5, "period": 7, "strategy": "periodic_disk", "slots": 3}
+    tiers = ("disk:capacity=1MiB,write=1e6,read=2MB/s,latency=0.5,duplex=no", "disk:capacity=1MiB")
+    mappings = (
+        {"name": "disk", "capacity": 2**20, "write": 1e6, "read": "2MB/s", "latency": 0.5, "duplex": False},
+        {"name": "disk", "capacity": "1MiB"},
+    )
+    for word, mapping in zip(tiers, mappings):
+        by_words, by_numbers = ebb.plan("1e2", tiers=[word], **words), ebb.plan(100, tiers=mapping, **numbers)
+        assert by_words.seconds == by_numbers.seconds
+        assert by_words.peak == by_numbers.peak and by_words.moved == by_numbers.moved
+
+
+def test_an_error_has_its_remedy_apart():
+    with pytest.raises(ebb.Error) as found:
+        ebb.plan(100, budget=3, strategy="revolve", state=2)
+    error = found.value
+    assert error.remedy == "raise the budget, or take strategy auto or a smaller step"
+    assert error.problem.startswith("strategy revolve does not fit: it needs at least")
+    assert str(error) == f"{error.problem}; {error.remedy}"
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.remedy, again.least_budget, again.code) == (
+        str(error),
+        error.remedy,
+        error.least_budget,
+        "infeasible_budget",
+    )
+    with pytest.raises(ebb.Error) as found:
+        ebb.plan(-1)
+    assert found.value.remedy == "" and found.value.problem == str(found.value)
 
 
 @pytest.mark.skipif(not EBB, reason="EBB_BINARY does not name the program ebb")

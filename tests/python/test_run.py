@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb.run over NumPy steps: the same bits as a plain loop that keeps everything, in any budget, tier and strategy."""
 
+import json
 import sys
 import threading
 
@@ -357,3 +358,26 @@ def test_a_report_says_what_happened():
     text = str(found.report)
     assert "revolve" in text and found.report.strategy == "revolve"
     assert found.report.predicted.forwards > 200
+    measured = found.report.measured
+    written = json.loads(found.report.json())
+    assert measured.steps == found.steps == 200
+    for name in ("forwards", "advances", "records", "actions", "seconds", "stall_seconds"):
+        assert getattr(measured, name) == written[name]["measured"], name
+    assert measured.peak == [written["peak"]["fast"]["measured"]]
+    assert measured.first_states == [written["first_states"]["fast"]]
+    assert found.report.codec_error is None
+    with pytest.raises(AttributeError):
+        measured.steps = 3
+
+
+def test_a_report_has_the_traffic_of_each_tier():
+    found = ebb.run(
+        Function(60), np.ones(WIDTH), adjoint=np.cos, budget=900, tiers=ebb.memory_tier("1MiB"), strategy="async"
+    )
+    (traffic,) = found.report.measured.tiers
+    written = json.loads(found.report.json())["moved"][found.report.tiers[0]]
+    for way in ("written", "read"):
+        for name in ("states", "tapes", "bytes", "stored"):
+            assert getattr(getattr(traffic, way), name) == written[way][name], (way, name)
+        assert getattr(traffic, way).busy_seconds == written[way]["seconds"]
+    assert traffic.written.bytes > 0

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ ChainLike = Union["_core.Chain", Mapping[str, Any], Sequence[Mapping[str, Any]],
 PlatformLike = Union["_core.Platform", Mapping[str, Any], str, "os.PathLike[str]"]
 TierLike = Union["_core.TierSpeed", Mapping[str, Any], str]
 
-_TIER_KEYS = ("name", "slots", "capacity", "write", "write_time", "read", "read_time", "latency", "duplex")
+_reader = _core.PlanReader()
 
 
 class Request(NamedTuple):
@@ -29,30 +28,22 @@ class Request(NamedTuple):
     options: _core.PlanOptions
 
 
-def read_chain(
-    chain: ChainLike | None,
-    steps: int | None,
-    costs: Mapping[str, Any],
-) -> _core.Chain:
+def read_chain(chain: ChainLike | None, steps: int | None, costs: Mapping[str, Any]) -> _core.Chain:
     """The chain that is given whole, or the uniform one of ``steps`` steps."""
-    given = {name: value for name, value in costs.items() if value is not None}
-    if chain is not None:
-        if steps is not None or given:
-            word = "steps" if steps is not None else next(iter(given))
-            raise Error(f"chain and {word} contradict each other: the chain says it all")
-        return _whole_chain(chain)
-    if steps is None:
-        raise Error("steps is missing; give steps=N or chain=...")
-    count = as_count(steps, "steps")
-    call = as_seconds(given.pop("call", 0.0), "call")
-    for name in ("forward", "record", "backward"):
-        if name in given:
-            given[name] = as_seconds(given[name], name)
-    for name in ("state", "tape", "adjoint", "scratch"):
-        if name in given:
-            given[name] = as_bytes(given[name], name)
-    # As the command has it: a tape of 1 byte and a backward of 2 seconds unless they are said.
-    return _core.Chain.uniform(count, _core.StepCost(**{"tape": 1, "backward": 2.0, **given}), call)
+    words = _core.ChainWords()
+    for name, value in {"steps": steps, **costs}.items():
+        if value is not None:
+            size = name in ("state", "tape", "adjoint", "scratch")
+            setattr(words, name, _size_word(value, name) if size else _word(value))
+    if chain is None:
+        return _reader.uniform_chain(words)
+    _reader.check_nothing_beside_chain(words)
+    if isinstance(chain, _core.Chain):
+        return chain
+    if isinstance(chain, (str, os.PathLike)):
+        return _reader.chain_file(os.fspath(chain))
+    described = chain if isinstance(chain, Mapping) else {"steps": list(chain)}
+    return _core.Chain.from_json(_json_of(described, "chain"))
 
 
 def read_platform(platform: PlatformLike | None, tiers: Iterable[TierLike], chain: _core.Chain) -> _core.Platform:
@@ -65,6 +56,7 @@ def read_platform(platform: PlatformLike | None, tiers: Iterable[TierLike], chai
 
 
 def read_options(
+    chain: _core.Chain,
     *,
     strategy: str,
     budget: int | str | None,
@@ -73,26 +65,18 @@ def read_options(
     intervals: int | Sequence[int],
     period: int | None,
     sync: bool,
-    length_unknown: bool = False,
 ) -> _core.PlanOptions:
     """How to plan."""
-    names = [row.name for row in _core.strategies()]
-    if strategy not in names:
-        raise Error(f"strategy is {strategy!r}; it must be one of {', '.join(names)}")
-    if slots is not None and budget is not None:
-        raise Error("slots and budget contradict each other; give one of them")
-    if slots is not None and working is not None:
-        raise Error("slots and working contradict each other: slots count states alone, no working set")
-    options = _core.PlanOptions()
-    options.strategy = strategy
-    options.budget = None if budget is None else as_bytes(budget, "budget")
-    options.slots = None if slots is None else as_count(slots, "slots")
-    options.working = None if working is None else as_bytes(working, "working")
+    words = _core.OptionWords()
+    words.strategy = str(strategy)
+    words.slots = None if slots is None else _word(slots)
+    words.budget = None if budget is None else _size_word(budget, "budget")
+    words.working = None if working is None else _size_word(working, "working")
     listed = [intervals] if isinstance(intervals, int) else list(intervals)
-    options.intervals = [as_count(value, "intervals", least=1) for value in listed]
-    options.period = None if period is None else as_count(period, "period", least=1)
+    words.intervals = ",".join(_word(value) for value in listed) if listed else None
+    words.period = None if period is None else _word(period)
+    options = _reader.options(words, chain)
     options.sync = bool(sync)
-    options.length_unknown = bool(length_unknown)
     return options
 
 
@@ -109,124 +93,52 @@ def as_count(value: Any, what: str, least: int = 0) -> int:
     return number
 
 
-def as_seconds(value: Any, what: str) -> float:
-    """A number of seconds, 0 or more."""
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = math.nan
-    if isinstance(value, (bool, str)) or not math.isfinite(seconds) or seconds < 0:
-        raise Error(f"{what} is {value!r}; it must be seconds, 0 or more")
-    return seconds
-
-
-def state_of_all(chain: _core.Chain, what: str) -> int:
-    """Bytes of a state where all have the same."""
-    if len(chain) == 0 or _core.is_uniform(chain):
-        return _core.typical(chain).state
-    first = chain[0].state
-    if any(chain[i].state != first for i in range(len(chain))):
-        raise Error(f"{what} counts states, but the chain's states differ in size; give bytes instead")
-    return first
-
-
-def _whole_chain(chain: ChainLike) -> _core.Chain:
-    if isinstance(chain, _core.Chain):
-        return chain
-    if isinstance(chain, (str, os.PathLike)):
-        return _from_text(_core.Chain.from_json, _text_of(chain, "chain"), f"chain {os.fspath(chain)!r}")
-    described = chain if isinstance(chain, Mapping) else {"steps": list(chain)}
-    return _from_text(_core.Chain.from_json, _json_of(described, "chain"), "chain")
-
-
 def _base_platform(platform: PlatformLike | None) -> _core.Platform:
     if platform is None:
         return _core.Platform()
     if isinstance(platform, _core.Platform):
         return platform
     if isinstance(platform, Mapping):
-        return _from_text(_core.Platform.from_json, _json_of(platform, "platform"), "platform")
-    if isinstance(platform, str) and not any(mark in platform for mark in "/."):
-        if platform not in _core.preset_names():
-            raise Error(
-                f"platform is {platform!r}; it must be a file such as './{platform}.json' or one of the presets "
-                f"{', '.join(_core.preset_names())}"
-            )
-        return _core.Platform.preset(platform)
-    return _from_text(_core.Platform.from_json, _text_of(platform, "platform"), f"platform {os.fspath(platform)!r}")
+        return _core.Platform.from_json(_json_of(platform, "platform"))
+    # A path object is a file even where its name is that of a preset.
+    return _reader.platform(platform if isinstance(platform, str) else os.path.abspath(platform))
 
 
 def _tier(tier: TierLike, chain: _core.Chain) -> _core.TierSpeed:
     if isinstance(tier, _core.TierSpeed):
         return tier
     if isinstance(tier, str):
-        tier = _tier_words(tier)
+        return _reader.tier(tier, chain)
     if not isinstance(tier, Mapping) or not isinstance(tier.get("name"), str):
         raise Error(
             f"tiers: {tier!r} is no tier to plan for; give words such as 'disk:capacity=4GiB,write=1GB/s,read=2GB/s' "
-            "or a mapping with the keys " + ", ".join(_TIER_KEYS)
+            "or a mapping with the keys " + ", ".join(["name", *_core.planned_tier_keys()])
         )
     name = tier["name"]
-    for key in tier:
-        if key not in _TIER_KEYS:
-            raise Error(f"tier {name}: {key!r} is not known; the keys are {', '.join(_TIER_KEYS)}")
-    for one, other in (("slots", "capacity"), ("write", "write_time"), ("read", "read_time")):
-        if one in tier and other in tier:
-            raise Error(f"tier {name}: {one} and {other} say the same thing; give one of them")
-    values: dict[str, Any] = {}
-    if "slots" in tier:
-        slots = as_count(_number(tier["slots"]), f"tier {name}: slots")
-        values["capacity"] = min(slots * state_of_all(chain, f"tier {name}: slots"), _core.UNLIMITED)
-    if "capacity" in tier:
-        values["capacity"] = as_bytes(tier["capacity"], f"tier {name}: capacity")
-    latency = as_seconds(_number(tier.get("latency", 0.0)), f"tier {name}: latency")
-    for way in ("write", "read"):
-        if way in tier:
-            values[f"{way}_rate"] = _rate(tier[way], f"tier {name}: {way}")
-        seconds = as_seconds(_number(tier.get(f"{way}_time", 0.0)), f"tier {name}: {way}_time")
-        values[f"{way}_latency"] = latency + seconds
-    duplex = tier.get("duplex", True)
-    if duplex not in (True, False, "yes", "no"):
-        raise Error(f"tier {name}: duplex is {duplex!r}; it must be yes or no")
-    return _core.TierSpeed(name, duplex=duplex in (True, "yes"), **values)
+    values = {key: value for key, value in tier.items() if key != "name"}
+    if "capacity" in values:
+        values["capacity"] = _size_word(values["capacity"], f"tier {name}: capacity")
+    if isinstance(values.get("duplex"), bool):
+        values["duplex"] = "yes" if values["duplex"] else "no"
+    return _reader.tier_of(name, [(str(key), _word(value)) for key, value in values.items()], chain)
 
 
-def _tier_words(words: str) -> dict[str, str]:
-    name, _, rest = words.partition(":")
-    tier = {"name": name}
-    for part in rest.split(",") if rest else ():
-        key, equals, value = part.partition("=")
-        if not equals or key == "name":
-            keys = ", ".join(_TIER_KEYS[1:])
-            raise Error(f"tier {name}: cannot read {part!r}; write key=value with the keys {keys}")
-        if key in tier:
-            raise Error(f"tier {name}: {key} is given twice")
-        tier[key] = value
-    return tier
-
-
-def _number(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def _word(value: Any) -> str:
+    """A number or a word as it would be typed; what is neither is left to the reader to refuse."""
+    if isinstance(value, (str, bool)):
+        return str(value)
     try:
-        return float(value)
-    except ValueError:
-        return math.nan
-
-
-def _rate(value: Any, what: str) -> float:
+        return str(operator.index(value))
+    except TypeError:
+        pass
     try:
-        return _core.parse_rate(value if isinstance(value, str) else repr(float(value)))
-    except (Error, TypeError, ValueError):
-        raise Error(f"{what} is {value!r}; it must be bytes a second above 0, such as 2.5e9 or '2.5GB/s'") from None
+        return repr(float(value))
+    except (TypeError, ValueError):
+        return repr(value)
 
 
-def _text_of(path: str | os.PathLike[str], what: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{what}: the file {os.fspath(path)!r} cannot be read: {error}", "io") from None
+def _size_word(value: Any, what: str) -> str:
+    return value if isinstance(value, str) else str(as_bytes(value, what))
 
 
 def _json_of(value: Any, what: str) -> str:
@@ -234,10 +146,3 @@ def _json_of(value: Any, what: str) -> str:
         return json.dumps(value, default=dict)
     except (TypeError, ValueError) as error:
         raise Error(f"{what}: {error}; it must be made of what JSON has") from None
-
-
-def _from_text(read: Any, text: str, what: str) -> Any:
-    try:
-        return read(text)
-    except Error as error:
-        raise Error(f"{what}: {error}", error.code) from None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,16 +71,21 @@ class Report:
         whole = self.steps * (self.costs.record + self.costs.backward)
         return self.predicted["seconds"] / whole if whole > 0 else 1.0
 
-    def finish(self, measured: Any) -> None:
-        found = json.loads(measured.json())
-        self.steps = found["steps"]
+    def finish(self, report: _core.Report) -> None:
+        found = report.measured
+        places = ["fast", *report.tiers]
+        self.steps = found.steps
         self.measured = {
-            name: found[name]["measured"] for name in ("forwards", "advances", "records", "actions", "seconds")
-        }
-        self.measured |= {name: found[name] for name in ("states_kept", "tapes_kept", "first_states")}
-        self.measured |= {
-            "moved": {tier: (way["written"]["bytes"], way["read"]["bytes"]) for tier, way in found["moved"].items()},
-            "charged": {place: pair["measured"] for place, pair in found["peak"].items()},
+            "forwards": found.forwards,
+            "advances": found.advances,
+            "records": found.records,
+            "actions": found.actions,
+            "seconds": found.seconds,
+            "states_kept": found.states_kept,
+            "tapes_kept": found.tapes_kept,
+            "first_states": dict(zip(places, found.first_states)),
+            "moved": {tier: (way.written.bytes, way.read.bytes) for tier, way in zip(report.tiers, found.tiers)},
+            "charged": dict(zip(places, found.peak)),
         }
 
     def brief(self) -> str:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/words.h"
+#include "ebb/core/words.h"
 
 #include <algorithm>
 #include <charconv>
@@ -50,48 +50,48 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::int64_t read_count(std::string_view option, std::string_view word, std::int64_t least,
+std::int64_t read_count(std::string_view what, std::string_view word, std::int64_t least,
                         std::int64_t most) {
   const auto number = whole_number(word);
   if (!number || *number < least || *number > most) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word),
+    fail(ErrorCode::invalid_argument, what, " is '", shown(word),
          "'; it must be a whole number from ", least, " to ", most);
   }
   return *number;
 }
 
-std::vector<std::int64_t> read_counts(std::string_view option, std::string_view word,
+std::vector<std::int64_t> read_counts(std::string_view what, std::string_view word,
                                       std::int64_t least, std::int64_t most) {
   std::vector<std::int64_t> numbers;
   for (;;) {
     const std::size_t comma = std::min(word.find(','), word.size());
-    numbers.push_back(read_count(option, word.substr(0, comma), least, most));
+    numbers.push_back(read_count(what, word.substr(0, comma), least, most));
     if (comma == word.size()) return numbers;
     word.remove_prefix(comma + 1);
   }
 }
 
-double read_seconds(std::string_view option, std::string_view word) {
+double read_seconds(std::string_view what, std::string_view word) {
   const auto number = parsed<double>(word);
   if (!number || !(*number >= 0) || *number > kMostSeconds) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word),
+    fail(ErrorCode::invalid_argument, what, " is '", shown(word),
          "'; it must be a number of seconds from 0 to 1e15, such as 0.25 or 3e-6");
   }
   return *number;
 }
 
-Bytes read_size(std::string_view option, std::string_view word, Bytes least, Bytes most) {
+Bytes read_size(std::string_view what, std::string_view word, Bytes least, Bytes most) {
   Bytes bytes = 0;
   try {
     bytes = parse_bytes(word);
   } catch (const Error&) {
     fail(
-        ErrorCode::invalid_argument, option, " is '", shown(word),
+        ErrorCode::invalid_argument, what, " is '", shown(word),
         "'; it must be a number of bytes with an optional unit, such as 1024, 64KiB, 1.5GiB or 4GB",
         most == kUnlimited ? ", or unlimited" : "", ", below 2^63 bytes");
   }
   if (bytes < least || bytes > most) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be from ", least,
+    fail(ErrorCode::invalid_argument, what, " is '", shown(word), "'; it must be from ", least,
          " to ", most, " bytes");
   }
   return bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cli/words.h"
+#include "ebb/core/words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
