@@ -136,7 +136,6 @@ def test_far_less_than_keeping_everything():
     assert peak < plain / 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["small", "ample"])
 @pytest.mark.parametrize("backward", [True, False])
 def test_nothing_grows_over_iterations(budget, backward):
