@@ -16,6 +16,9 @@
 
 namespace ebb {
 
+// Its own constructors set the deprecated member too; who names it is still told.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct NetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B
@@ -33,6 +36,7 @@ struct NetworkOptions {
   std::uint64_t seed = 1;         // of initial parameters and dropout
   std::int64_t first_sample = 0;  // number of the batch's first sample among all, for dropout
 };
+#pragma GCC diagnostic pop
 
 // A loss, made of the outputs [B,O] of each time step as they are computed.
 template <class Number>
