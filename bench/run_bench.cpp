@@ -110,6 +110,18 @@ class Empty : public Step {
   std::int64_t steps_;
 };
 
+double least_seconds(Run& run) {
+  const std::array<double, 1> in{};
+  std::array<double, 1> out{};
+  double least = 1e300;
+  for (int repeat = 0; repeat < 7; ++repeat) {
+    run.forward(in, out);
+    run.backward(in, out);
+    least = std::min(least, run.report().measured.seconds);
+  }
+  return least;
+}
+
 Table action_table() {
   Table table("An empty step: nanoseconds for each action, the cursor's included");
   struct Case {
@@ -139,14 +151,7 @@ Table action_table() {
                                              .read_latency = 1e-7}}};
     }
     Run run(step, options);
-    const std::array<double, 1> in{};
-    std::array<double, 1> out{};
-    double least = 1e300;
-    for (int repeat = 0; repeat < 7; ++repeat) {
-      run.forward(in, out);
-      run.backward(in, out);
-      least = std::min(least, run.report().measured.seconds);
-    }
+    const double least = least_seconds(run);
     const Report report = run.report();
     const double each = 1e9 * least / static_cast<double>(report.measured.actions);
     const std::int64_t transfers =
@@ -160,6 +165,20 @@ Table action_table() {
                {"goal", goal(each < 200, "< 200")}});
   }
   return table;
+}
+
+RunOptions async_options(const Profile& found, std::int64_t steps, std::int64_t interval,
+                         const SlowTier& tier) {
+  RunOptions how;
+  how.strategy = "async";
+  how.intervals = {interval};
+  how.tiers = {tier};
+  how.chain = Chain::uniform(steps, found.chain.at(0), found.chain.call());
+  how.platform = found.platform;
+  how.replan_factor = 0;
+  // Tapes of one interval, and states on their way out and in.
+  how.budget = found.chain.at(0).tape * (interval + 2) + 12 * found.chain.at(0).state;
+  return how;
 }
 
 // The interval is the shortest whose steps take longer than a state's transfer, with a margin.
@@ -178,16 +197,7 @@ Table hidden_table(const std::string& directory, std::int64_t longest) {
   for (std::int64_t steps = 1000; steps <= longest; steps *= 10) {
     StencilStep step(steps, cells, 1);
     const auto options = [&](const SlowTier& tier) {
-      RunOptions how;
-      how.strategy = "async";
-      how.intervals = {interval};
-      how.tiers = {tier};
-      how.chain = Chain::uniform(steps, found.chain.at(0), found.chain.call());
-      how.platform = found.platform;
-      how.replan_factor = 0;
-      // Tapes of one interval, and states on their way out and in.
-      how.budget = found.chain.at(0).tape * (interval + 2) + 12 * found.chain.at(0).state;
-      return how;
+      return async_options(found, steps, interval, tier);
     };
     SlowTier null = null_tier("disk");
     null.capacity = capacity;

@@ -71,9 +71,10 @@ void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<N
     const std::int64_t columns = std::min(kColumns, inputs - column);
     workers.split(columns, width, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t j = from; j < to; j += width) {
+        const std::int64_t wide = panel_width<Number>(to - j);
         for (std::size_t t = 0; t < rows.size(); ++t) {
           pack(samples, std::min(width, to - j), rows[t].values + column + j, rows[t].stride, 1,
-               s.inputs + j * all + static_cast<std::int64_t>(t) * samples * width);
+               s.inputs + j * all + static_cast<std::int64_t>(t) * samples * wide);
         }
       }
     });

@@ -93,7 +93,7 @@ Layer<Number>::Layer(const LayerOptions& options, const LayerPlace& place)
 
 template <class Number>
 void Layer<Number>::check() const {
-  const std::string what = "a layer of '" + options_.cell + "'";
+  const std::string what = described();
   if (options_.hidden < 1 || options_.hidden > 1'000'000) {
     fail(ErrorCode::invalid_argument, what, " has ", options_.hidden,
          " units; there must be 1 to 1000000");
@@ -114,6 +114,14 @@ void Layer<Number>::check() const {
     fail(ErrorCode::invalid_argument, what, ": max_activity is ", options_.max_activity,
          "; it must be above 0 and up to 1");
   }
+  check_uses();
+  check_parameters();
+}
+
+// Options that the cell has no use for.
+template <class Number>
+void Layer<Number>::check_uses() const {
+  const std::string what = described();
   if (!options_.recurrent && !shape_.events && !is_readout(kind_)) {
     fail(ErrorCode::invalid_argument, what,
          ": recurrent is false; only cells that spike can be so");
@@ -132,6 +140,11 @@ void Layer<Number>::check() const {
     fail(ErrorCode::invalid_argument, what,
          " has no reset; leave hard_reset and attached_reset out");
   }
+}
+
+template <class Number>
+void Layer<Number>::check_parameters() const {
+  const std::string what = described();
   const std::vector<UnitParameter>& parameters = row_of(options_.cell).parameters;
   for (const char* name : {"threshold", "tau_mem", "tau_syn", "tau_adp", "beta", "a", "b"}) {
     const bool has = std::any_of(parameters.begin(), parameters.end(),

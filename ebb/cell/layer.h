@@ -119,7 +119,7 @@ class Layer {
     std::uint64_t* bits;       // [B,words], what is heard of them
     Lists<Number> own, input;  // of the recurrent and the input products
     std::int32_t* dropped;     // [B]
-    Number* sums;              // [threads,B,sums,48]
+    Number* sums;              // [threads with units,B,sums,48]
   };
   struct ReverseScratch {
     std::uint8_t* idle;     // [B]
@@ -132,7 +132,10 @@ class Layer {
   };
   ForwardScratch forward_scratch(std::byte* scratch, int threads, Bytes* used) const;
   ReverseScratch reverse_scratch(std::byte* scratch, int threads, Bytes* used) const;
+  std::string described() const { return "a layer of '" + options_.cell + "'"; }
   void check() const;
+  void check_uses() const;
+  void check_parameters() const;
   void choose_surrogate();
   void add_parameters();
   void add_parameter(const char* name, std::vector<std::int64_t> shape);

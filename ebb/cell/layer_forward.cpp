@@ -27,7 +27,8 @@ typename Layer<Number>::ForwardScratch Layer<Number>::forward_scratch(std::byte*
   if (connections_[0].lists()) {
     s.input = lists(carver, options_.input, !place_.input_spikes || place_.scaled);
   }
-  s.sums = carver.take<Number>(threads * batch * shape_.sums * kEventWidth);
+  s.sums = carver.take<Number>(std::min<std::int64_t>(threads, (hidden + grain() - 1) / grain()) *
+                               batch * shape_.sums * kEventWidth);
   *used = carver.used();
   return s;
 }
@@ -109,7 +110,9 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
   const std::int64_t field_row = shape_.fields * hidden, sum_row = shape_.sums * kEventWidth;
   const Rows<Number> own{before, nullptr, field_row, 1};
   workers.split_by_thread(hidden, grain(), [&](int thread, std::int64_t from, std::int64_t to) {
-    Number* const sums = forward_.sums + thread * batch * sum_row;
+    // Threads without a piece have no room: a thread's piece comes no later than itself.
+    Number* const sums =
+        forward_.sums + std::min<std::int64_t>(thread, from / grain()) * batch * sum_row;
     for (std::int64_t unit = from; unit < to; unit += kEventWidth) {
       const std::int64_t count = std::min(kEventWidth, to - unit);
       for (std::int64_t b = 0; b < batch; ++b) {

@@ -11,19 +11,34 @@
 #include "ebb/cell/lif_math.h"
 #include "ebb/cell/lstm_math.h"
 #include "ebb/cell/rnn_math.h"
-
-// Compiled for several instruction sets where the oldest lacks wide vectors; the loader takes the
-// best. Sanitizers are not ready when it does.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define EBB_CLONES \
-  __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512"), flatten))
-#else
-#define EBB_CLONES __attribute__((flatten))
-#endif
+#include "ebb/device/vectors.h"
 
 namespace ebb {
 namespace {
+
+// Loops are compiled for several instruction sets where the oldest lacks wide vectors: all that a
+// call of `run` leads to is compiled into it.
+struct Oldest {
+  template <class Call>
+  __attribute__((flatten)) static void run(const Call& call) {
+    call();
+  }
+};
+#if defined(__x86_64__)
+struct Avx2 {
+  template <class Call>
+  __attribute__((target("avx2,fma"), flatten)) static void run(const Call& call) {
+    call();
+  }
+};
+struct Avx512 {
+  template <class Call>
+  __attribute__((target("avx2,fma,avx512f,avx512vl,avx512dq,avx512bw"), flatten)) static void run(
+      const Call& call) {
+    call();
+  }
+};
+#endif
 
 constexpr int kMost = 5;                // sums, fields, saved and parameters of a unit
 constexpr std::int64_t kTogether = 64;  // units whose slopes are found before they are used
@@ -81,7 +96,7 @@ void idle_row(const ForwardBlock<Number> block, std::int64_t b) {
 }
 
 template <class Math, class Number>
-EBB_CLONES void forward_block(const ForwardBlock<Number>& block) {
+void forward_block(const ForwardBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
     if (block.idle != nullptr && block.idle[b] != 0) {
       idle_row<Math>(block, b);
@@ -114,15 +129,18 @@ void with_surrogate(Surrogate kind, Call call) {
 
 // Distances to the threshold become slopes, in a loop of its own: each cell's loops would else be
 // compiled once for each surrogate, which takes minutes.
-template <class Number>
-EBB_CLONES void find_slopes(Surrogate kind, Number sharpness, std::int64_t count, Number* values) {
-  with_surrogate(kind, [=]<Surrogate kKind>() {
-    for (std::int64_t i = 0; i < count; ++i) values[i] = psi<kKind>(values[i], sharpness);
+template <class Set, class Number>
+[[gnu::noinline]] void find_slopes(Surrogate kind, Number sharpness, std::int64_t count,
+                                   Number* values) {
+  Set::run([=] {
+    with_surrogate(kind, [=]<Surrogate kKind>() {
+      for (std::int64_t i = 0; i < count; ++i) values[i] = psi<kKind>(values[i], sharpness);
+    });
   });
 }
 
 // Slopes of at most kTogether units of a sample, from unit `from` on.
-template <class Math, class Some, class Number>
+template <class Set, class Math, class Some, class Number>
 void slopes(const Some& block, std::int64_t b, std::int64_t from, std::int64_t count,
             Number* values) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -132,7 +150,7 @@ void slopes(const Some& block, std::int64_t b, std::int64_t from, std::int64_t c
     load<Math::kParameters>(parameters, block.parameters, 0, from + i);
     values[i] = Math::distance(saved, after, parameters);
   }
-  find_slopes(block.surrogate, block.constants.sharpness, count, values);
+  find_slopes<Set>(block.surrogate, block.constants.sharpness, count, values);
 }
 
 // Units [from,to) of a sample; `slopes` are theirs.
@@ -165,7 +183,7 @@ void backward_units(const BackwardBlock<Number> block, std::int64_t b, std::int6
   }
 }
 
-template <class Math, class Number>
+template <class Set, class Math, class Number>
 void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
   if constexpr (!Math::kEvents) {
     backward_units<Math, Number>(block, b, 0, block.units, nullptr);
@@ -173,7 +191,7 @@ void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
     for (std::int64_t from = 0; from < block.units; from += kTogether) {
       const std::int64_t count = std::min(kTogether, block.units - from);
       Number values[kTogether];
-      slopes<Math>(block, b, from, count, values);
+      slopes<Set, Math>(block, b, from, count, values);
       if (Math::kSpikes && block.listed.data != nullptr) {
         const std::uint8_t* const listed = block.listed.data + b * block.listed.row + from;
         for (std::int64_t i = 0; i < count; ++i) values[i] *= static_cast<Number>(listed[i]);
@@ -183,14 +201,14 @@ void backward_row(const BackwardBlock<Number>& block, std::int64_t b) {
   }
 }
 
-template <class Math, class Number>
-EBB_CLONES void backward_block(const BackwardBlock<Number>& block) {
+template <class Set, class Math, class Number>
+void backward_block(const BackwardBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
     if (block.idle != nullptr && block.idle[b] != 0) {
       const Number zeros[kMost] = {};
       for (std::int64_t i = 0; i < block.units; ++i) store<Math::kSums>(zeros, block.sums, b, i);
     } else {
-      backward_row<Math>(block, b);
+      backward_row<Set, Math>(block, b);
     }
   }
 }
@@ -215,24 +233,32 @@ void support_units(const SupportBlock<Number> block, std::int64_t b, std::int64_
   }
 }
 
-template <class Math, class Number>
-EBB_CLONES void support_block(const SupportBlock<Number>& block) {
+template <class Set, class Math, class Number>
+void support_block(const SupportBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
     for (std::int64_t from = 0; from < block.units; from += kTogether) {
       const std::int64_t count = std::min(kTogether, block.units - from);
       Number values[kTogether];
-      slopes<Math>(block, b, from, count, values);
+      slopes<Set, Math>(block, b, from, count, values);
       support_units<Math, Number>(block, b, from, from + count, values);
     }
   }
 }
 
-template <class Math, class Number>
+template <class Set, class Math, class Number>
 constexpr CellLoops<Number> loops() {
   CellLoops<Number> result;
-  result.forward = forward_block<Math, Number>;
-  result.backward = backward_block<Math, Number>;
-  if constexpr (Math::kEvents) result.support = support_block<Math, Number>;
+  result.forward = [](const ForwardBlock<Number>& block) {
+    Set::run([&block] { forward_block<Math>(block); });
+  };
+  result.backward = [](const BackwardBlock<Number>& block) {
+    Set::run([&block] { backward_block<Set, Math>(block); });
+  };
+  if constexpr (Math::kEvents) {
+    result.support = [](const SupportBlock<Number>& block) {
+      Set::run([&block] { support_block<Set, Math>(block); });
+    };
+  }
   return result;
 }
 
@@ -276,7 +302,13 @@ constexpr auto with_math(CellKind kind, Call call) {
 
 template <class Number>
 CellLoops<Number> loops_of(CellKind kind) {
-  return with_math(kind, []<class Math>() { return loops<Math, Number>(); });
+  return with_math(kind, []<class Math>() {
+#if defined(__x86_64__)
+    if (vector_bytes() >= 64) return loops<Avx512, Math, Number>();
+    if (vector_bytes() >= 32) return loops<Avx2, Math, Number>();
+#endif
+    return loops<Oldest, Math, Number>();
+  });
 }
 
 template CellLoops<float> loops_of<float>(CellKind);

@@ -5,11 +5,16 @@
 #include <memory>
 
 #include "ebb/core/at.h"
-#include "ebb/core/carver.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
 namespace {
+
+Bytes place_of(Carver& carver, Bytes bytes) {
+  const Bytes place = carver.used();
+  carver.take<std::byte>(bytes);
+  return place;
+}
 
 // Enough rows for the weight gradient's product to run at full speed and for a tape's two states to
 // weigh little, but some dozens of steps, so that there is something to plan. Where units spike, more:
@@ -127,21 +132,20 @@ void Stack<Number>::add_layers() {
 }
 
 template <class Number>
-void Stack<Number>::lay_out() {
-  const std::int64_t batch = options_.batch;
-  const int threads = workers_->size();
-  const auto place_of = [](Carver& carver, Bytes bytes) {
-    const Bytes place = carver.used();
-    carver.take<std::byte>(bytes);
-    return place;
-  };
-  Carver state(nullptr);
+void Stack<Number>::lay_out_state(Carver& state) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     places_[i].fields = place_of(state, layers_[i].field_bytes());
     places_[i].spikes = place_of(state, layers_[i].spike_bytes());
   }
   state_bytes_ = state.used();
+}
 
+template <class Number>
+void Stack<Number>::lay_out() {
+  const std::int64_t batch = options_.batch;
+  const int threads = workers_->size();
+  Carver state(nullptr);
+  lay_out_state(state);
   Carver adjoint = state, tape = state, forward(nullptr), reverse(nullptr);
   Bytes masked = 0, reverse_layer = 0;
   std::array<Bytes, 2> gradients{};  // of the inputs of every other layer

@@ -13,6 +13,7 @@
 
 #include "ebb/cell/layer.h"
 #include "ebb/core/bytes.h"
+#include "ebb/core/carver.h"
 #include "ebb/core/workers.h"
 
 namespace ebb {
@@ -139,6 +140,7 @@ class Stack {
   void check() const;
   void add_layers();
   void lay_out();
+  void lay_out_state(Carver& state);
   std::int64_t times_of(std::int64_t step) const;
   Rows<Number> heard(const Rows<Number>& rows, std::int64_t layer, std::int64_t t, std::byte* to);
   void unheard(std::int64_t layer, std::int64_t step, std::int64_t times, Number* gradients,

@@ -100,6 +100,18 @@ class Stack<Number>::FromAbove : public OutputGradients<Number> {
   Outside<Number>& outside_;
 };
 
+// What the layer above read at the first time step was the state before the tape.
+template <class Number>
+void add_from_above(const Layer<Number>& layer, std::int64_t batch, const Number* from_above,
+                    Number* fields, Number* of_spikes) {
+  Number* const output = layer.shape().spikes ? of_spikes : fields;
+  const std::int64_t hidden = layer.options().hidden;
+  const std::int64_t row = (layer.shape().spikes ? 1 : layer.shape().fields) * hidden;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t u = 0; u < hidden; ++u) output[b * row + u] += from_above[b * hidden + u];
+  }
+}
+
 template <class Number>
 void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* tape,
                                   std::byte* adjoint, std::byte* scratch, Number* gradient,
@@ -108,7 +120,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   const Place& place = places_[at(l)];
   const auto layers = static_cast<std::int64_t>(layers_.size());
   const std::int64_t times = times_of(step), batch = options_.batch;
-  const std::int64_t inputs = layer.options().input, hidden = layer.options().hidden;
+  const std::int64_t inputs = layer.options().input;
   const auto* const from_above =
       reinterpret_cast<const Number*>(scratch + of_outputs_at_[at(l % 2)]);
   auto* const of_inputs = reinterpret_cast<Number*>(scratch + of_outputs_at_[at((l + 1) % 2)]);
@@ -137,12 +149,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   layer.reverse(*workers_, view, lengths_.empty() ? nullptr : lengths_.data(), fields, of_spikes,
                 gradient + place.parameters, scratch + reverse_layer_);
   if (options_.pipelined && l < layers - 1) {
-    // What the layer above read at the first time step was the state before the tape.
-    Number* const output = layer.shape().spikes ? of_spikes : fields;
-    const std::int64_t row = (layer.shape().spikes ? 1 : layer.shape().fields) * hidden;
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t u = 0; u < hidden; ++u) output[b * row + u] += from_above[b * hidden + u];
-    }
+    add_from_above(layer, batch, from_above, fields, of_spikes);
   }
   if (l > 0) {
     unheard(l, step, times, of_inputs, scratch + reverse_mask_);

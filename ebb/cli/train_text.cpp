@@ -45,6 +45,30 @@ Json metrics_json(const Metrics& metrics) {
   return json;
 }
 
+Json plan_json(const TrainOptions& options, const TrainPlan& plan, double seconds,
+               double plain_seconds) {
+  Json json;
+  json["event"] = "plan";
+  json["task"] = options.task;
+  json["cell"] = options.layer.cell;
+  json["parameters"] = plan.parameters;
+  json["time_steps"] = plan.shape.steps;
+  json["grain"] = plan.grain;
+  json["iterations"] = plan.iterations;
+  json["resumed_at"] = plan.first;
+  json["strategy"] = plan.strategy;
+  json["exact"] = plan.windows == 1;
+  json["budget"] = plan.budget == kUnlimited ? Json(nullptr) : Json(plan.budget);
+  json["peak"] = plan.peak;
+  json["plain"] = plan.plain;
+  json["seconds"] = seconds;
+  json["plain_seconds"] = plain_seconds;
+  json["beside"] = plan.beside;
+  json["threads"] = plan.threads;
+  json["ranks"] = plan.ranks;
+  return json;
+}
+
 std::string score(const Metrics& metrics) {
   std::string text = "loss " + format_number(metrics.loss);
   if (!metrics.metric.empty()) text += "  " + metrics.metric + " " + format_percent(metrics.value);
@@ -61,26 +85,7 @@ void TrainText::plan(const TrainPlan& plan) {
   const double seconds = plan.prediction.seconds * static_cast<double>(plan.windows);
   const double plain_seconds = plan.plain_seconds * static_cast<double>(plan.windows);
   if (json_) {
-    Json json;
-    json["event"] = "plan";
-    json["task"] = options_.task;
-    json["cell"] = options_.layer.cell;
-    json["parameters"] = plan.parameters;
-    json["time_steps"] = plan.shape.steps;
-    json["grain"] = plan.grain;
-    json["iterations"] = plan.iterations;
-    json["resumed_at"] = plan.first;
-    json["strategy"] = plan.strategy;
-    json["exact"] = plan.windows == 1;
-    json["budget"] = plan.budget == kUnlimited ? Json(nullptr) : Json(plan.budget);
-    json["peak"] = plan.peak;
-    json["plain"] = plan.plain;
-    json["seconds"] = seconds;
-    json["plain_seconds"] = plain_seconds;
-    json["beside"] = plan.beside;
-    json["threads"] = plan.threads;
-    json["ranks"] = plan.ranks;
-    out_ << json.dump() << std::endl;
+    out_ << plan_json(options_, plan, seconds, plain_seconds).dump() << std::endl;
     return;
   }
   out_ << (plan.budget == kUnlimited ? "No budget is set.\n\n"

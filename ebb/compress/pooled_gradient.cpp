@@ -209,15 +209,17 @@ void GroupGradient<Number>::by_columns(std::int64_t group, const Split& split,
       const std::int64_t from = at % outputs;
       const std::int64_t to = std::min(outputs, from + tiles_.depth);
       split(rounded_up(columns, width) / width, [&](int, std::int64_t first, std::int64_t last) {
-        for (std::int64_t j = first * width; j < last * width; ++j) {
-          Number* const at_column =
-              scratch.packed.get() + j / width * width * (to - from) + j % width;
-          if (j < columns) {
-            const std::int64_t c = (column + j) / taps;
-            tap_column(shape_, input(sample, group, c), (column + j) % taps, from, to, at_column,
-                       width);
-          } else {
-            for (std::int64_t i = 0; i < to - from; ++i) at_column[i * width] = Number{0};
+        for (std::int64_t panel = first * width; panel < last * width; panel += width) {
+          const std::int64_t wide = panel_width<Number>(columns - panel);
+          for (std::int64_t j = panel; j < panel + wide; ++j) {
+            Number* const at_column = scratch.packed.get() + panel * (to - from) + j - panel;
+            if (j < columns) {
+              const std::int64_t c = (column + j) / taps;
+              tap_column(shape_, input(sample, group, c), (column + j) % taps, from, to, at_column,
+                         wide);
+            } else {
+              for (std::int64_t i = 0; i < to - from; ++i) at_column[i * wide] = Number{0};
+            }
           }
         }
       });
@@ -289,11 +291,11 @@ template <class Number>
 void GroupGradient<Number>::pack_blocks(std::int64_t group, std::int64_t from, std::int64_t to,
                                         std::int64_t column, std::int64_t columns,
                                         Number* packed) const {
-  const std::int64_t width = tiles_.way == Way::dots ? 1 : packed_width<Number>();
+  const std::int64_t width = tiles_.way == Way::dots ? 1 : panel_width<Number>(columns);
   each_sample(from, to,
               [&](std::int64_t sample, std::int64_t b, std::int64_t end, std::int64_t position) {
                 const Number* const first = input(sample, group, column) + b;
-                if (width == 1) {
+                if (tiles_.way == Way::dots) {
                   std::copy_n(first, end - b, packed + position);
                 } else {
                   pack(end - b, columns, first, 1, shape_.blocks(), packed + position * width);

@@ -11,11 +11,12 @@ void pack(std::int64_t k, std::int64_t n, const Number* weights, std::int64_t ro
   const std::int64_t width = packed_width<Number>();
   for (std::int64_t from = 0; from < n; from += width) {
     const std::int64_t here = std::min(width, n - from);
+    const std::int64_t wide = panel_width<Number>(here);
     for (std::int64_t i = 0; i < k; ++i) {
       const Number* const source = weights + i * row + from * column;
       for (std::int64_t j = 0; j < here; ++j) packed[j] = source[j * column];
-      std::fill(packed + here, packed + width, Number{0});
-      packed += width;
+      std::fill(packed + here, packed + wide, Number{0});
+      packed += wide;
     }
   }
 }

@@ -24,8 +24,9 @@ namespace ebb::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Vectors = hn::ScalableTag<float>;
 
-// Results in registers: kRows rows of three vectors, beside three of weights and one of a row.
-constexpr std::int64_t kVectors = 3;
+// Results in registers: kRows rows of up to three vectors, beside as many of weights and one of a
+// row.
+constexpr std::int64_t kMostVectors = 3;
 #if HWY_TARGET <= HWY_AVX3
 constexpr std::int64_t kRows = 8;
 #elif HWY_ARCH_ARM_A64
@@ -34,10 +35,13 @@ constexpr std::int64_t kRows = 6;
 constexpr std::int64_t kRows = 4;
 #endif
 
-std::int64_t width() { return kVectors * static_cast<std::int64_t>(hn::Lanes(Vectors())); }
+PanelWidths widths() {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Vectors()));
+  return {.whole = kMostVectors * lanes, .step = lanes};
+}
 
-// One panel for kBlock rows; `here` of its columns are wanted.
-template <std::int64_t kBlock>
+// One panel of kVectors vectors for kBlock rows; `here` of its columns are wanted.
+template <std::int64_t kBlock, std::int64_t kVectors>
 HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
                       std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
                       std::int64_t c_stride) {
@@ -63,16 +67,17 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
 #pragma GCC unroll 8
     for (std::int64_t r = 0; r < kBlock; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
     const auto add = [&]<int kLane>() HWY_ATTR {
-      const auto w0 = hn::LoadU(d, panel);
-      const auto w1 = hn::LoadU(d, panel + lanes);
-      const auto w2 = hn::LoadU(d, panel + 2 * lanes);
+      hn::Vec<Vectors> weights[kVectors];
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
       panel += kVectors * lanes;
 #pragma GCC unroll 8
       for (std::int64_t r = 0; r < kBlock; ++r) {
         const auto factor = hn::Broadcast<kLane>(factors[r]);
-        sums[r][0] = hn::MulAdd(factor, w0, sums[r][0]);
-        sums[r][1] = hn::MulAdd(factor, w1, sums[r][1]);
-        sums[r][2] = hn::MulAdd(factor, w2, sums[r][2]);
+#pragma GCC unroll 8
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          sums[r][v] = hn::MulAdd(factor, weights[v], sums[r][v]);
+        }
       }
     };
     add.template operator()<0>();
@@ -82,15 +87,16 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
   }
 #endif
   for (; i < k; ++i, panel += kVectors * lanes) {
-    const auto w0 = hn::LoadU(d, panel);
-    const auto w1 = hn::LoadU(d, panel + lanes);
-    const auto w2 = hn::LoadU(d, panel + 2 * lanes);
+    hn::Vec<Vectors> weights[kVectors];
+#pragma GCC unroll 8
+    for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
 #pragma GCC unroll 8
     for (std::int64_t r = 0; r < kBlock; ++r) {
       const auto factor = hn::Set(d, a[r * a_stride + i]);
-      sums[r][0] = hn::MulAdd(factor, w0, sums[r][0]);
-      sums[r][1] = hn::MulAdd(factor, w1, sums[r][1]);
-      sums[r][2] = hn::MulAdd(factor, w2, sums[r][2]);
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::MulAdd(factor, weights[v], sums[r][v]);
+      }
     }
   }
   if (here == kVectors * lanes) {
@@ -104,7 +110,7 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
     }
     return;
   }
-  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kBlock; ++r) {
 #pragma GCC unroll 8
@@ -113,20 +119,30 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
   }
 }
 
+// One panel for all rows.
+template <std::int64_t kVectors>
+void panel_product(std::int64_t rows, std::int64_t here, std::int64_t k, const float* a,
+                   std::int64_t a_stride, const float* panel, float* c, std::int64_t c_stride) {
+  std::int64_t r = 0;
+  const auto rest = [&]<std::int64_t kBlock>() {
+    block<kBlock, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride);
+    r += kBlock;
+  };
+  while (rows - r >= kRows) rest.template operator()<kRows>();
+  if (rows - r >= 4) rest.template operator()<4>();
+  if (rows - r >= 2) rest.template operator()<2>();
+  if (rows - r >= 1) rest.template operator()<1>();
+}
+
 void product(std::int64_t rows, std::int64_t n, std::int64_t k, const float* a,
              std::int64_t a_stride, const float* packed, float* c, std::int64_t c_stride) {
-  const std::int64_t wide = width();
+  const auto [wide, lanes] = widths();
   for (std::int64_t from = 0; from < n; from += wide, packed += k * wide) {
     const std::int64_t here = std::min(wide, n - from);
-    std::int64_t r = 0;
-    const auto rest = [&]<std::int64_t kBlock>() {
-      block<kBlock>(here, k, a + r * a_stride, a_stride, packed, c + r * c_stride + from, c_stride);
-      r += kBlock;
-    };
-    while (rows - r >= kRows) rest.template operator()<kRows>();
-    if (rows - r >= 4) rest.template operator()<4>();
-    if (rows - r >= 2) rest.template operator()<2>();
-    if (rows - r >= 1) rest.template operator()<1>();
+    const auto call = here > 2 * lanes ? panel_product<3>
+                      : here > lanes   ? panel_product<2>
+                                       : panel_product<1>;
+    call(rows, here, k, a, a_stride, packed, c + from, c_stride);
   }
 }
 
@@ -136,13 +152,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb {
 
-HWY_EXPORT(width);
+HWY_EXPORT(widths);
 HWY_EXPORT(product);
 
 template <>
-std::int64_t packed_width<float>() {
-  static const std::int64_t width = HWY_DYNAMIC_DISPATCH(width)();
-  return width;
+PanelWidths panel_widths<float>() {
+  return HWY_DYNAMIC_DISPATCH(widths)();
 }
 
 template <>
@@ -155,8 +170,8 @@ void packed_product(std::int64_t rows, std::int64_t n, std::int64_t k, const flo
 constexpr std::int64_t kDoubleWidth = 8;
 
 template <>
-std::int64_t packed_width<double>() {
-  return kDoubleWidth;
+PanelWidths panel_widths<double>() {
+  return {.whole = kDoubleWidth, .step = kDoubleWidth};
 }
 
 template <>

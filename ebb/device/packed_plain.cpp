@@ -8,11 +8,11 @@ namespace ebb {
 constexpr std::int64_t kWidth = 16;
 
 template <class Number>
-std::int64_t packed_width() {
-  return kWidth;
+PanelWidths panel_widths() {
+  return {.whole = kWidth, .step = kWidth};
 }
-template std::int64_t packed_width<float>();
-template std::int64_t packed_width<double>();
+template PanelWidths panel_widths<float>();
+template PanelWidths panel_widths<double>();
 
 template <class Number>
 void packed_product(std::int64_t rows, std::int64_t n, std::int64_t k, const Number* a,

@@ -4,9 +4,9 @@
 #include <ostream>
 #include <span>
 
-#include "ebb/core/json.h"
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
+#include "ebb/experiments/figure_data.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {
@@ -51,19 +51,22 @@ void write_series(const char* axis, Points points, std::ostream& out, Name name)
   write_table(rows, out);
 }
 
+constexpr CsvColumn kColumns[] = {{"series", "/series"},
+                                  {"strategy", "/strategy"},
+                                  {"steps", "/steps"},
+                                  {"sweeps", "/sweeps"},
+                                  {"interval", "/interval"},
+                                  {"ratio", "/ratio"},
+                                  {"predicted_seconds_per_step", "/predicted/seconds_per_step"},
+                                  {"measured_seconds_per_step", "/measured/seconds_per_step"},
+                                  {"predicted_forwards", "/predicted/forwards"},
+                                  {"measured_forwards", "/measured/forwards"},
+                                  {"footprint", "/footprint"},
+                                  {"stall_seconds", "/measured/stall_seconds"}};
+
 Json json_of(const Prediction& found, const AsyncPoint& point, const Platform& platform) {
-  Json peak = {{"fast", found.peak[0]}}, moved = Json::object();
-  for (std::size_t k = 0; k < platform.tiers.size(); ++k) {
-    peak[platform.tiers[k].name] = found.peak[k + 1];
-    moved[platform.tiers[k].name] = {{"written", found.moved[k].written},
-                                     {"read", found.moved[k].read}};
-  }
-  return {{"seconds_per_step", point.per_step(found)},
-          {"seconds", found.seconds},
-          {"stall_seconds", found.stall_seconds},
-          {"forwards", found.forwards},
-          {"peak", peak},
-          {"moved", moved}};
+  return found_json({{"seconds_per_step", point.per_step(found)}, {"seconds", found.seconds}},
+                    found, platform);
 }
 
 Json json_of(const AsyncPoint& point, const Platform& platform) {
@@ -93,25 +96,6 @@ Json json_of(Points points, const Platform& platform) {
   Json all = Json::array();
   for (const AsyncPoint& point : points) all.push_back(json_of(point, platform));
   return all;
-}
-
-// Exactly, and the same in every locale.
-std::string number(double value) { return Json(value).dump(); }
-
-void write_csv(const char* series, Points points, std::ostream& out) {
-  for (const AsyncPoint& point : points) {
-    out << series << ',' << point.strategy << ',' << point.steps << ',' << point.sweeps << ','
-        << (point.interval ? std::to_string(*point.interval) : "") << ',' << number(point.ratio())
-        << ',';
-    if (point.fits) {
-      out << number(point.per_step(point.predicted)) << ','
-          << number(point.per_step(point.measured)) << ',' << point.predicted.forwards << ','
-          << point.measured.forwards << ',' << point.footprint << ','
-          << number(point.measured.stall_seconds) << '\n';
-    } else {
-      out << ",,,,,\n";
-    }
-  }
 }
 
 }  // namespace
@@ -197,12 +181,11 @@ std::string async_json(const AsyncSetup& setup, const AsyncResults& results) {
 }
 
 void write_async_csv(const AsyncResults& results, std::ostream& out) {
-  out << "series,strategy,steps,sweeps,interval,ratio,predicted_seconds_per_step,"
-         "measured_seconds_per_step,predicted_forwards,measured_forwards,footprint,"
-         "stall_seconds\n";
-  write_csv("steps", results.by_steps, out);
-  write_csv("interval", results.by_interval, out);
-  write_csv("ratio", results.by_ratio, out);
+  Json points = Json::array();
+  append_series("steps", json_of(results.by_steps, results.platform), points);
+  append_series("interval", json_of(results.by_interval, results.platform), points);
+  append_series("ratio", json_of(results.by_ratio, results.platform), points);
+  write_csv(kColumns, points, out);
 }
 
 }  // namespace ebb

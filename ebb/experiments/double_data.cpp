@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ostream>
 #include <span>
+#include <utility>
 
 #include "ebb/experiments/double_text.h"
 #include "ebb/experiments/trials_text.h"
@@ -49,13 +50,22 @@ Json arrangement_json(const DoubleArrangement& found) {
             {"bandwidth", bandwidth_json(found.by_bandwidth)}}}};
 }
 
-void write_points(const std::string& tier, const char* series, Points points, std::ostream& out) {
-  for (const DoublePoint& point : points) {
-    const bool counts = point.most > 0 && point.most != kUnlimited;
-    out << tier << ',' << series << ',' << point.hidden << ',' << csv_number(point.rate) << ','
-        << csv_number(point.activity) << ',' << (counts ? std::to_string(point.most) : "") << ','
-        << trial_csv(point.trial, point.time_steps) << '\n';
+// What the lines of CSV say of one arrangement.
+Json rows_json(const DoubleArrangement& found) {
+  Json rows = Json::array();
+  append_series("longest", points_json(found.longest, found.platform), rows);
+  append_series("length", points_json(found.by_length, found.platform), rows);
+  append_series("largest", points_json(found.largest, found.platform), rows);
+  append_series("activity", points_json(found.by_activity, found.platform), rows);
+  for (const BandwidthPoint& point : found.by_bandwidth) {
+    const std::string series = "bandwidth " + Json(point.factor).dump();
+    for (const auto& [strategy, ratio] : point.ratios) {
+      rows.push_back({{"series", series},
+                      {"strategy", strategy},
+                      {"predicted", {{"ratio", ratio ? Json(*ratio) : Json()}}}});
+    }
   }
+  return rows;
 }
 
 }  // namespace
@@ -84,20 +94,20 @@ std::string double_json(const DoubleSetup& setup, const DoubleResults& results) 
 }
 
 void write_double_csv(const DoubleResults& results, std::ostream& out) {
-  out << "tier,series,hidden,rate,activity,most," << kTrialColumns << '\n';
+  Json rows = Json::array();
   for (const DoubleArrangement& found : results.arrangements) {
-    const std::string& tier = found.platform.tiers.front().name;
-    write_points(tier, "longest", found.longest, out);
-    write_points(tier, "length", found.by_length, out);
-    write_points(tier, "largest", found.largest, out);
-    write_points(tier, "activity", found.by_activity, out);
-    for (const BandwidthPoint& point : found.by_bandwidth) {
-      for (const auto& [strategy, ratio] : point.ratios) {
-        out << tier << ",bandwidth " << csv_number(point.factor) << ",,,,," << strategy << ",,,,,,,"
-            << (ratio ? csv_number(*ratio) : "") << ",,,,,\n";
-      }
+    for (Json& row : rows_json(found)) {
+      row["tier"] = found.platform.tiers.front().name;
+      rows.push_back(std::move(row));
     }
   }
+  write_csv(trial_columns({{"tier", "/tier"},
+                           {"series", "/series"},
+                           {"hidden", "/hidden"},
+                           {"rate", "/rate"},
+                           {"activity", "/activity"},
+                           {"most", "/most"}}),
+            rows, out);
 }
 
 }  // namespace ebb

@@ -121,6 +121,15 @@ void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::
   lines.add("memory", "which are the same for every strategy");
 }
 
+Json points_json(Points points) {
+  Json all = Json::array();
+  for (const GruslysPoint& point : points) {
+    Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, {}));
+    json["percent"] = point.percent ? Json(*point.percent) : Json();
+  }
+  return all;
+}
+
 }  // namespace
 
 void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std::ostream& out) {
@@ -153,14 +162,6 @@ void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std
 }
 
 std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& results) {
-  const auto series = [](Points points) {
-    Json all = Json::array();
-    for (const GruslysPoint& point : points) {
-      Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, {}));
-      json["percent"] = point.percent ? Json(*point.percent) : Json();
-    }
-    return all;
-  };
   const GruslysPoint* goal = goal_of(results);
   const Json json = {
       {"experiment", "gruslys"},
@@ -177,20 +178,16 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"summary",
        {{"same_gradients", all_same(results.by_memory) && all_same(results.by_steps)},
         {"ratio_in_5_percent", goal != nullptr ? Json(goal->trial.measured_ratio) : Json()}}},
-      {"series", {{"memory", series(results.by_memory)}, {"steps", series(results.by_steps)}}}};
+      {"series",
+       {{"memory", points_json(results.by_memory)}, {"steps", points_json(results.by_steps)}}}};
   return json.dump();
 }
 
 void write_gruslys_csv(const GruslysResults& results, std::ostream& out) {
-  out << "series,percent," << kTrialColumns << '\n';
-  const auto write = [&out](const char* series, Points points) {
-    for (const GruslysPoint& point : points) {
-      out << series << ',' << (point.percent ? std::to_string(*point.percent) : "") << ','
-          << trial_csv(point.trial, point.time_steps) << '\n';
-    }
-  };
-  write("memory", results.by_memory);
-  write("steps", results.by_steps);
+  Json points = Json::array();
+  append_series("memory", points_json(results.by_memory), points);
+  append_series("steps", points_json(results.by_steps), points);
+  write_csv(trial_columns({{"series", "/series"}, {"percent", "/percent"}}), points, out);
 }
 
 }  // namespace ebb

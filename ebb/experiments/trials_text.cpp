@@ -2,35 +2,17 @@
 #include "ebb/experiments/trials_text.h"
 
 #include <cmath>
+#include <iterator>
 
 namespace ebb {
 namespace {
 
-double per_step(const Prediction& found, std::int64_t time_steps) {
-  return found.seconds / static_cast<double>(time_steps);
-}
-
-Bytes moved(const Prediction& found) {
-  Bytes bytes = 0;
-  for (const Prediction::Traffic& tier : found.moved) bytes += tier.written + tier.read;
-  return bytes;
-}
-
-Json found_json(const Prediction& found, double ratio, std::int64_t time_steps,
-                const Platform& platform) {
-  Json peak = {{"fast", found.peak[0]}}, traffic = Json::object();
-  for (std::size_t k = 0; k < platform.tiers.size(); ++k) {
-    peak[platform.tiers[k].name] = found.peak[k + 1];
-    traffic[platform.tiers[k].name] = {{"written", found.moved[k].written},
-                                       {"read", found.moved[k].read}};
-  }
-  return {{"seconds_per_time_step", per_step(found, time_steps)},
-          {"seconds", found.seconds},
-          {"ratio", ratio},
-          {"stall_seconds", found.stall_seconds},
-          {"forwards", found.forwards},
-          {"peak", peak},
-          {"moved", traffic}};
+Json json_of(const Prediction& found, double ratio, std::int64_t time_steps,
+             const Platform& platform) {
+  return found_json({{"seconds_per_time_step", found.seconds / static_cast<double>(time_steps)},
+                     {"seconds", found.seconds},
+                     {"ratio", ratio}},
+                    found, platform);
 }
 
 }  // namespace
@@ -60,29 +42,29 @@ Json trial_json(const Trial& trial, std::int64_t time_steps, const Platform& pla
   json["chosen"] = trial.chosen;
   Json& parameters = json["parameters"] = Json::object();
   for (const auto& [name, value] : trial.parameters) parameters[name] = value;
-  json["predicted"] = found_json(trial.predicted, trial.predicted_ratio, time_steps, platform);
-  json["measured"] = found_json(trial.measured, trial.measured_ratio, time_steps, platform);
+  json["predicted"] = json_of(trial.predicted, trial.predicted_ratio, time_steps, platform);
+  json["measured"] = json_of(trial.measured, trial.measured_ratio, time_steps, platform);
   json["same_gradient"] = trial.same_gradient;
   return json;
 }
 
-std::string csv_number(double value) { return Json(value).dump(); }
-
-const char* const kTrialColumns =
-    "strategy,time_steps,budget,sync,chosen,predicted_seconds_per_time_step,"
-    "measured_seconds_per_time_step,predicted_ratio,measured_ratio,forwards,peak,moved,"
-    "same_gradient";
-
-std::string trial_csv(const Trial& trial, std::int64_t time_steps) {
-  const std::string budget = trial.budget == kUnlimited ? "" : std::to_string(trial.budget);
-  const std::string asked = trial.strategy + "," + std::to_string(time_steps) + "," + budget + "," +
-                            (trial.sync ? "1" : "0") + ",";
-  if (!trial.fits) return asked + ",,,,,,,,";
-  return asked + trial.chosen + "," + csv_number(per_step(trial.predicted, time_steps)) + "," +
-         csv_number(per_step(trial.measured, time_steps)) + "," +
-         csv_number(trial.predicted_ratio) + "," + csv_number(trial.measured_ratio) + "," +
-         std::to_string(trial.measured.forwards) + "," + std::to_string(trial.measured.peak[0]) +
-         "," + std::to_string(moved(trial.measured)) + "," + (trial.same_gradient ? "1" : "0");
+std::vector<CsvColumn> trial_columns(std::vector<CsvColumn> first) {
+  constexpr CsvColumn own[] = {
+      {"strategy", "/strategy"},
+      {"time_steps", "/time_steps"},
+      {"budget", "/budget"},
+      {"sync", "/sync"},
+      {"chosen", "/chosen"},
+      {"predicted_seconds_per_time_step", "/predicted/seconds_per_time_step"},
+      {"measured_seconds_per_time_step", "/measured/seconds_per_time_step"},
+      {"predicted_ratio", "/predicted/ratio"},
+      {"measured_ratio", "/measured/ratio"},
+      {"forwards", "/measured/forwards"},
+      {"peak", "/measured/peak/fast"},
+      {"moved", "/measured/moved"},
+      {"same_gradient", "/same_gradient"}};
+  first.insert(first.end(), std::begin(own), std::end(own));
+  return first;
 }
 
 }  // namespace ebb

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "ebb/core/json.h"
+#include "ebb/experiments/figure_data.h"
 #include "ebb/experiments/trials.h"
 
 namespace ebb {
@@ -18,12 +19,7 @@ std::string does_not_fit(const Trial& trial);
 // Strategy, budget and, where it fits, what was predicted and measured over `time_steps`.
 Json trial_json(const Trial& trial, std::int64_t time_steps, const Platform& platform);
 
-// Exactly, and the same in every locale.
-std::string csv_number(double value);
-
-// The fields that every trial has, without a comma before or after; those of one that does not fit
-// are empty.
-extern const char* const kTrialColumns;
-std::string trial_csv(const Trial& trial, std::int64_t time_steps);
+// `first` and, behind them, the columns that every trial has.
+std::vector<CsvColumn> trial_columns(std::vector<CsvColumn> first);
 
 }  // namespace ebb

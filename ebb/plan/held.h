@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ebb/core/bytes.h"
 #include "ebb/core/step_table.h"
 
 namespace ebb {
@@ -18,6 +19,19 @@ struct Times {
 };
 
 using HeldItems = StepTable<Times>;
+
+// What fast or one slow tier holds. The bytes stay at kUnlimited once they got there: no smaller
+// limit has been passed by, and the peak is known.
+struct HeldPlace {
+  HeldItems states;
+  HeldItems tapes;  // in fast only those with transfers
+  Bytes bytes = 0;
+  Bytes allowed = kUnlimited;
+  double write_lane = 0, read_lane = 0;  // when they are free; without duplex only the first
+
+  void hold(Bytes more) { bytes = add_bytes(bytes, more); }
+  void release(Bytes less) { bytes = bytes == kUnlimited ? kUnlimited : bytes - less; }
+};
 
 // Tapes as ranges of steps, so that a million tapes recorded at once are one entry. Fast where
 // ranges come and go at the upper end, O(ranges) elsewhere.

@@ -29,19 +29,6 @@ class Replay {
   Prediction end();
 
  private:
-  // What fast or one slow tier holds. The bytes stay at kUnlimited once they got there: no smaller
-  // limit has been passed by, and the peak is known.
-  struct Store {
-    HeldItems states;
-    HeldItems tapes;  // in fast only those with transfers; `tapes_` has them all
-    Bytes bytes = 0;
-    Bytes allowed = kUnlimited;
-    double write_lane = 0, read_lane = 0;  // when they are free; without duplex only the first
-
-    void hold(Bytes more) { bytes = add_bytes(bytes, more); }
-    void release(Bytes less) { bytes = bytes == kUnlimited ? kUnlimited : bytes - less; }
-  };
-
   void run(const Advance& action);
   void run(const Record& action);
   void run(const Reverse& action);
@@ -68,8 +55,8 @@ class Replay {
     return item == Item::state ? chain_.state(step) : chain_.at(step).tape;
   }
   Bytes live_bytes() const { return live_ < left_ ? chain_.live(live_) : 0; }
-  Store& store(Place place) { return stores_[static_cast<std::size_t>(place.id - 1)]; }
-  Store& fast() { return stores_.front(); }
+  HeldPlace& store(Place place) { return stores_[static_cast<std::size_t>(place.id - 1)]; }
+  HeldPlace& fast() { return stores_.front(); }
 
   void set_left(std::int64_t left);
   void note_tapes() { next_held_ = left_ > 0 && tapes_.holds(left_ - 1); }
@@ -95,12 +82,12 @@ class Replay {
   Times work_;
   Times resting_;  // stands for the times of items without transfers
 
-  std::vector<Store> stores_;  // fast, then the slow tiers
-  TapeRanges tapes_;           // in fast
-  std::int64_t left_ = 0;      // R: steps not yet reversed
-  Bytes next_tape_ = 0;        // of step R-1
-  Bytes next_set_ = 0;         // its tape and adjoint
-  bool next_held_ = false;     // its tape is in fast
+  std::vector<HeldPlace> stores_;  // fast, then the slow tiers
+  TapeRanges tapes_;               // all that are in fast
+  std::int64_t left_ = 0;          // R: steps not yet reversed
+  Bytes next_tape_ = 0;            // of step R-1
+  Bytes next_set_ = 0;             // its tape and adjoint
+  bool next_held_ = false;         // its tape is in fast
 };
 
 Replay::Replay(const Chain& chain, const Machine& machine) : chain_(chain), machine_(machine) {
@@ -293,7 +280,7 @@ void Replay::keep(const Copy& action, double arrival) {
     work_ = times;
     return;
   }
-  Store& held = store(action.to);
+  HeldPlace& held = store(action.to);
   held.hold(size(action.item, action.step));
   if (action.item == Item::state) {
     held.states.insert(action.step, times);
@@ -316,7 +303,7 @@ void Replay::run(const Drop& action) {
   if (times == nullptr) refuse(name(action.place), " does not hold it");
   wait(times->free);
   check_fast(live_bytes(), 0);
-  Store& held = store(action.place);
+  HeldPlace& held = store(action.place);
   held.release(size(action.item, action.step));
   if (action.item == Item::state) {
     held.states.erase(action.step);
@@ -367,7 +354,7 @@ void Replay::check_fast(Bytes live, Bytes scratch) {
 }
 
 void Replay::check_tier(Place place) {
-  const Store& held = store(place);
+  const HeldPlace& held = store(place);
   Bytes& peak = done_.peak[1 + static_cast<std::size_t>(place.tier())];
   peak = std::max(peak, held.bytes);
   if (held.bytes > held.allowed) {

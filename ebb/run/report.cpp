@@ -34,6 +34,47 @@ void row(std::ostringstream& text, const std::string& what, const std::string& p
        << std::setw(16) << measured << '\n';
 }
 
+// What was predicted beside what was measured.
+void write_compared(const Report& report, std::ostringstream& text) {
+  const Prediction& predicted = report.predicted;
+  const Measured& measured = report.measured;
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  row(text, "", "predicted", "measured");
+  row(text, "forwards", number(predicted.forwards), number(measured.forwards()));
+  row(text, "  kept nothing", number(predicted.advances), number(measured.advances));
+  row(text, "  left tapes", number(predicted.records), number(measured.records));
+  if (measured.extra_forwards > 0) {
+    row(text, "  to make good", "", number(measured.extra_forwards));
+  }
+  row(text, "actions", number(predicted.actions), number(measured.actions));
+  row(text, "time", seconds_text(predicted.seconds), seconds_text(measured.seconds));
+  row(text, "waited for transfers", seconds_text(predicted.stall_seconds),
+      seconds_text(measured.stall_seconds));
+  for (std::size_t p = 0; p < measured.peak.size(); ++p) {
+    const std::string place = p == 0 ? "fast" : report.tiers[p - 1];
+    row(text, "peak in " + place, format_bytes(predicted.peak[p]), format_bytes(measured.peak[p]));
+  }
+  for (std::size_t k = 0; k < measured.tiers.size(); ++k) {
+    row(text, "written to " + report.tiers[k], format_bytes(predicted.moved[k].written),
+        format_bytes(measured.tiers[k].written.bytes));
+    row(text, "read from " + report.tiers[k], format_bytes(predicted.moved[k].read),
+        format_bytes(measured.tiers[k].read.bytes));
+  }
+}
+
+void write_tiers(const Report& report, std::ostringstream& text) {
+  for (std::size_t k = 0; k < report.measured.tiers.size(); ++k) {
+    const TierTraffic& tier = report.measured.tiers[k];
+    text << "  " << report.tiers[k] << ": out " << items_text(tier.written) << " in "
+         << seconds_text(tier.written.busy_seconds) << "; in " << items_text(tier.read) << " in "
+         << seconds_text(tier.read.busy_seconds);
+    if (tier.written.stored != tier.written.bytes) {
+      text << "; " << format_bytes(tier.written.stored) << " on the medium";
+    }
+    text << '\n';
+  }
+}
+
 Json json_of(const TierTraffic::Direction& direction) {
   return {{"states", direction.states},
           {"tapes", direction.tapes},
@@ -80,42 +121,12 @@ std::string Report::brief() const {
 
 std::string Report::full() const {
   std::ostringstream text;
-  const auto number = [](std::int64_t n) { return std::to_string(n); };
   text << strategy << ", " << measured.steps << " steps\n";
-  row(text, "", "predicted", "measured");
-  row(text, "forwards", number(predicted.forwards), number(measured.forwards()));
-  row(text, "  kept nothing", number(predicted.advances), number(measured.advances));
-  row(text, "  left tapes", number(predicted.records), number(measured.records));
-  if (measured.extra_forwards > 0) {
-    row(text, "  to make good", "", number(measured.extra_forwards));
-  }
-  row(text, "actions", number(predicted.actions), number(measured.actions));
-  row(text, "time", seconds_text(predicted.seconds), seconds_text(measured.seconds));
-  row(text, "waited for transfers", seconds_text(predicted.stall_seconds),
-      seconds_text(measured.stall_seconds));
-  for (std::size_t p = 0; p < measured.peak.size(); ++p) {
-    const std::string place = p == 0 ? "fast" : tiers[p - 1];
-    row(text, "peak in " + place, format_bytes(predicted.peak[p]), format_bytes(measured.peak[p]));
-  }
-  for (std::size_t k = 0; k < measured.tiers.size(); ++k) {
-    row(text, "written to " + tiers[k], format_bytes(predicted.moved[k].written),
-        format_bytes(measured.tiers[k].written.bytes));
-    row(text, "read from " + tiers[k], format_bytes(predicted.moved[k].read),
-        format_bytes(measured.tiers[k].read.bytes));
-  }
+  write_compared(*this, text);
   text << "  fast memory: " << format_bytes(booked) << " booked of " << format_bytes(budget) << "; "
        << measured.states_kept << " states and " << measured.tapes_kept
        << " tapes were kept there\n";
-  for (std::size_t k = 0; k < measured.tiers.size(); ++k) {
-    const TierTraffic& tier = measured.tiers[k];
-    text << "  " << tiers[k] << ": out " << items_text(tier.written) << " in "
-         << seconds_text(tier.written.busy_seconds) << "; in " << items_text(tier.read) << " in "
-         << seconds_text(tier.read.busy_seconds);
-    if (tier.written.stored != tier.written.bytes) {
-      text << "; " << format_bytes(tier.written.stored) << " on the medium";
-    }
-    text << '\n';
-  }
+  write_tiers(*this, text);
   for (std::size_t p = 0; p < measured.first_states.size(); ++p) {
     if (measured.first_states[p].empty()) continue;
     text << "  states kept in " << (p == 0 ? "fast" : tiers[p - 1]) << ':';

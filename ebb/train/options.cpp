@@ -13,6 +13,33 @@ namespace {
 
 constexpr std::string_view kTruncated = "truncated:";
 
+template <class Options, class Visit>
+void visit_cell_options(Options& o, const Visit& visit) {
+  visit("input_density", o.input_density);
+  visit("recurrent_density", o.recurrent_density);
+  visit("weight_scale", o.weight_scale);
+  visit("forget_bias", o.forget_bias);
+  visit("recurrent", o.recurrent);
+  visit("synaptic", o.synaptic);
+  visit("hard_reset", o.hard_reset);
+  visit("attached_reset", o.attached_reset);
+  visit("normalised", o.normalised);
+  visit("rest", o.rest);
+  visit("surrogate", o.surrogate);
+  visit("sharpness", o.sharpness);
+  visit("gradient_threshold", o.gradient_threshold);
+  visit("max_activity", o.max_activity);
+  visit("threshold", o.threshold);
+  visit("tau_mem", o.tau_mem);
+  visit("tau_syn", o.tau_syn);
+  visit("tau_adp", o.tau_adp);
+  visit("beta", o.beta);
+  visit("a", o.a);
+  visit("b", o.b);
+  visit("train_tau", o.train_tau);
+  visit("train_threshold", o.train_threshold);
+}
+
 // Calls visit(key, value) for every option that is one number, word or flag.
 template <class Options, class Visit>
 void visit_options(Options& o, Visit visit) {
@@ -28,29 +55,7 @@ void visit_options(Options& o, Visit visit) {
   visit("readout", o.readout);
   visit("pipelined", o.pipelined);
   visit("dropout", o.dropout);
-  visit("input_density", o.layer.input_density);
-  visit("recurrent_density", o.layer.recurrent_density);
-  visit("weight_scale", o.layer.weight_scale);
-  visit("forget_bias", o.layer.forget_bias);
-  visit("recurrent", o.layer.recurrent);
-  visit("synaptic", o.layer.synaptic);
-  visit("hard_reset", o.layer.hard_reset);
-  visit("attached_reset", o.layer.attached_reset);
-  visit("normalised", o.layer.normalised);
-  visit("rest", o.layer.rest);
-  visit("surrogate", o.layer.surrogate);
-  visit("sharpness", o.layer.sharpness);
-  visit("gradient_threshold", o.layer.gradient_threshold);
-  visit("max_activity", o.layer.max_activity);
-  visit("threshold", o.layer.threshold);
-  visit("tau_mem", o.layer.tau_mem);
-  visit("tau_syn", o.layer.tau_syn);
-  visit("tau_adp", o.layer.tau_adp);
-  visit("beta", o.layer.beta);
-  visit("a", o.layer.a);
-  visit("b", o.layer.b);
-  visit("train_tau", o.layer.train_tau);
-  visit("train_threshold", o.layer.train_threshold);
+  visit_cell_options(o.layer, visit);
   visit("dtype", o.dtype);
   visit("grain", o.grain);
   visit("threads", o.threads);

@@ -163,8 +163,6 @@ class HeaderReader final : public Json::json_sax_t {
 
 }  // namespace
 
-std::span<const TensorTypeRow> tensor_types() { return kTypes; }
-
 const TensorTypeRow& tensor_type_row(TensorType type) {
   return *std::find_if(kTypes.begin(), kTypes.end(),
                        [type](const TensorTypeRow& row) { return row.type == type; });

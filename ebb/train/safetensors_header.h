@@ -23,7 +23,6 @@ struct TensorTypeRow {
   std::string_view word;
   Bytes bytes;  // of one number
 };
-std::span<const TensorTypeRow> tensor_types();
 const TensorTypeRow& tensor_type_row(TensorType type);
 
 // nothing: a negative extent, or more than 2^63-1 bytes.

@@ -6,6 +6,7 @@
 #include "ebb/run/network.h"
 #include "ebb/run/run.h"
 #include "tests/message_of.h"
+#include "tests/vector_sets.h"
 
 namespace ebb::test {
 namespace {
@@ -125,19 +126,23 @@ TEST(Options, OneSpikingUnitUnderDropout) {
   EXPECT_NEAR(gradient_of_one_unit<float>(), gradient_of_one_unit<double>(), 1e-4);
 }
 
+EBB_WITH_EACH_VECTOR_SET(VectorSets);
+
 // Tapes of spiking nets are longer, but leave room for states where there is little memory.
-TEST(Options, ATapeAndItsScratchFitSmallBudgets) {
+TEST_P(VectorSets, ATapeAndItsScratchFitSmallBudgets) {
   for (const char* cell : {"lstm", "lif", "alif", "adlif", "egru"}) {
-    for (const std::int64_t steps : {500, 1000, 4000}) {
+    for (const auto& [steps, threads] :
+         std::vector<std::pair<std::int64_t, int>>{{500, 2}, {1000, 2}, {4000, 2}, {500, 16}}) {
       NetworkOptions options = good();
       options.time_steps = steps;
       options.batch = 16;
-      options.threads = 2;
+      options.threads = threads;
       options.layers = {{.cell = cell, .input = 2, .hidden = 64}, {.cell = "linear", .hidden = 2}};
       const Network<float> net(options);
       const StepBytes bytes = net.bytes(0);
       const Bytes all = bytes.tape + bytes.adjoint + bytes.scratch + 2 * bytes.state;
-      EXPECT_LT(100 * all, 4 * net.plain_bytes()) << cell << " " << steps << " " << net.grain();
+      EXPECT_LT(100 * all, 4 * net.plain_bytes())
+          << cell << " " << steps << " " << threads << " " << net.grain();
     }
   }
 }

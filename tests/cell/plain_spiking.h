@@ -179,8 +179,8 @@ class PlainSpiking {
       }
       Numbers dsum(units), to_s(units);
       for (std::size_t k = 0; k < units; ++k) {
-        unit(static_cast<int>(k), before, now, dv[k], di[k], du[k], dad[k], ds[k], dsum[k],
-             to_s[k]);
+        unit(static_cast<int>(k), before, now,
+             {dv[k], di[k], du[k], dad[k], ds[k], dsum[k], to_s[k]});
       }
       const std::size_t first = static_cast<std::size_t>((t * s_.batch + b) * s_.inputs);
       for (std::size_t h = 0; h < units; ++h) {
@@ -205,72 +205,100 @@ class PlainSpiking {
     }
   }
 
-  void unit(int h, const Moment& before, const Moment& now, double& dv, double& di, double& du,
-            double& dad, double ds, double& dsum, double& to_s) {
+  // One unit on the way back: d of v, i, u, ad and s after the step; what it hands on. lif, alif
+  // and adlif return d of the membrane's decay.
+  struct WayBack {
+    double &dv, &di, &du, &dad;
+    double ds;
+    double &dsum, &to_s;
+  };
+
+  double lif(int h, const Moment& before, const Moment& now, const WayBack& way) {
     const auto k = static_cast<std::size_t>(h);
     Named& g = result_.gradients;
     const double alpha = decay("tau_mem", h), kappa = o_.normalised ? 1 - alpha : 1;
-    const double tau = at("tau_mem", h), threshold = at("threshold", h);
+    const double threshold = at("threshold", h);
     const double psi = now.listed[k] * o_.psi(now.u[k] - now.level[k]);
     const double s = now.fired[k], u = now.u[k];
-    double dalpha = 0;
-    if (o_.cell == "lif") {
-      double d = 0, dtheta = 0;
-      if (!o_.hard && o_.attached) {
-        d = dv + (ds - threshold * dv) * psi;
-        dtheta = -ds * psi - s * dv + threshold * dv * psi;
-      } else if (!o_.hard) {
-        d = dv + ds * psi;
-        dtheta = -ds * psi - s * dv;
-      } else if (o_.attached) {
-        d = dv * (1 - s) + (ds + dv * (o_.rest - u)) * psi;
-        dtheta = -psi * (ds + dv * (o_.rest - u));
-      } else {
-        d = dv * (1 - s) + ds * psi;
-        dtheta = -ds * psi;
-      }
-      g["threshold"][k] += dtheta;
-      dsum = kappa * d + (o_.synaptic ? di : 0);
-      if (o_.synaptic) {
-        const double gamma = decay("tau_syn", h), tau_syn = at("tau_syn", h);
-        g["tau_syn"][k] += dsum * before.i[k] * gamma / (tau_syn * tau_syn);
-        di = gamma * dsum;
-      }
-      dalpha = d * (o_.normalised ? before.v[k] - now.i[k] : before.v[k]);
-      dv = alpha * d;
-    } else if (o_.cell == "alif") {
-      const double rho = decay("tau_adp", h), tau_adp = at("tau_adp", h), beta = at("beta", h);
-      const double d = du + psi * ds;
-      const double dlevel = -psi * ds - (o_.hard ? 0 : before.s[k] * d);
-      const double db = dad + beta * dlevel;
-      const double kept = o_.hard && before.s[k] > 0 ? 0 : before.u[k];
-      g["threshold"][k] += dlevel;
-      g["beta"][k] += dlevel * now.ad[k];
-      g["tau_adp"][k] += db * (before.ad[k] - before.s[k]) * rho / (tau_adp * tau_adp);
-      dalpha = d * (kept - (o_.normalised ? now.i[k] : 0));
-      dsum = kappa * d;
-      to_s = (1 - rho) * db;
-      if (o_.attached) to_s -= o_.hard ? alpha * before.u[k] * d : now.level[k] * d;
-      du = o_.hard && before.s[k] > 0 ? 0 : alpha * d;
-      dad = rho * db;
+    double d = 0, dtheta = 0;
+    if (!o_.hard && o_.attached) {
+      d = way.dv + (way.ds - threshold * way.dv) * psi;
+      dtheta = -way.ds * psi - s * way.dv + threshold * way.dv * psi;
+    } else if (!o_.hard) {
+      d = way.dv + way.ds * psi;
+      dtheta = -way.ds * psi - s * way.dv;
+    } else if (o_.attached) {
+      d = way.dv * (1 - s) + (way.ds + way.dv * (o_.rest - u)) * psi;
+      dtheta = -psi * (way.ds + way.dv * (o_.rest - u));
     } else {
-      const double beta = decay("tau_adp", h), tau_adp = at("tau_adp", h);
-      const double d = du + psi * ds;
-      const double dw = dad - kappa * d;
-      const double kept = o_.hard && before.s[k] > 0 ? 0 : before.u[k];
-      const double left = kept - (o_.hard ? 0 : threshold * before.s[k]);
-      g["threshold"][k] += -psi * ds - (o_.hard ? 0 : alpha * before.s[k] * d);
-      g["tau_adp"][k] += dw * before.ad[k] * beta / (tau_adp * tau_adp);
-      g["a"][k] += dw * before.u[k];
-      g["b"][k] += dw * before.s[k];
-      dalpha = d * (left - (o_.normalised ? now.i[k] - now.ad[k] : 0));
-      dsum = kappa * d;
-      to_s = at("b", h) * dw;
-      if (o_.attached) to_s -= alpha * d * (o_.hard ? before.u[k] : threshold);
-      du = (o_.hard && before.s[k] > 0 ? 0 : alpha * d) + at("a", h) * dw;
-      dad = beta * dw;
+      d = way.dv * (1 - s) + way.ds * psi;
+      dtheta = -way.ds * psi;
     }
-    g["tau_mem"][k] += dalpha * alpha / (tau * tau);
+    g["threshold"][k] += dtheta;
+    way.dsum = kappa * d + (o_.synaptic ? way.di : 0);
+    if (o_.synaptic) {
+      const double gamma = decay("tau_syn", h), tau_syn = at("tau_syn", h);
+      g["tau_syn"][k] += way.dsum * before.i[k] * gamma / (tau_syn * tau_syn);
+      way.di = gamma * way.dsum;
+    }
+    const double dalpha = d * (o_.normalised ? before.v[k] - now.i[k] : before.v[k]);
+    way.dv = alpha * d;
+    return dalpha;
+  }
+
+  double alif(int h, const Moment& before, const Moment& now, const WayBack& way) {
+    const auto k = static_cast<std::size_t>(h);
+    Named& g = result_.gradients;
+    const double alpha = decay("tau_mem", h), kappa = o_.normalised ? 1 - alpha : 1;
+    const double psi = now.listed[k] * o_.psi(now.u[k] - now.level[k]);
+    const double rho = decay("tau_adp", h), tau_adp = at("tau_adp", h), beta = at("beta", h);
+    const double d = way.du + psi * way.ds;
+    const double dlevel = -psi * way.ds - (o_.hard ? 0 : before.s[k] * d);
+    const double db = way.dad + beta * dlevel;
+    const double kept = o_.hard && before.s[k] > 0 ? 0 : before.u[k];
+    g["threshold"][k] += dlevel;
+    g["beta"][k] += dlevel * now.ad[k];
+    g["tau_adp"][k] += db * (before.ad[k] - before.s[k]) * rho / (tau_adp * tau_adp);
+    const double dalpha = d * (kept - (o_.normalised ? now.i[k] : 0));
+    way.dsum = kappa * d;
+    way.to_s = (1 - rho) * db;
+    if (o_.attached) way.to_s -= o_.hard ? alpha * before.u[k] * d : now.level[k] * d;
+    way.du = o_.hard && before.s[k] > 0 ? 0 : alpha * d;
+    way.dad = rho * db;
+    return dalpha;
+  }
+
+  double adlif(int h, const Moment& before, const Moment& now, const WayBack& way) {
+    const auto k = static_cast<std::size_t>(h);
+    Named& g = result_.gradients;
+    const double alpha = decay("tau_mem", h), kappa = o_.normalised ? 1 - alpha : 1;
+    const double threshold = at("threshold", h);
+    const double psi = now.listed[k] * o_.psi(now.u[k] - now.level[k]);
+    const double beta = decay("tau_adp", h), tau_adp = at("tau_adp", h);
+    const double d = way.du + psi * way.ds;
+    const double dw = way.dad - kappa * d;
+    const double kept = o_.hard && before.s[k] > 0 ? 0 : before.u[k];
+    const double left = kept - (o_.hard ? 0 : threshold * before.s[k]);
+    g["threshold"][k] += -psi * way.ds - (o_.hard ? 0 : alpha * before.s[k] * d);
+    g["tau_adp"][k] += dw * before.ad[k] * beta / (tau_adp * tau_adp);
+    g["a"][k] += dw * before.u[k];
+    g["b"][k] += dw * before.s[k];
+    const double dalpha = d * (left - (o_.normalised ? now.i[k] - now.ad[k] : 0));
+    way.dsum = kappa * d;
+    way.to_s = at("b", h) * dw;
+    if (o_.attached) way.to_s -= alpha * d * (o_.hard ? before.u[k] : threshold);
+    way.du = (o_.hard && before.s[k] > 0 ? 0 : alpha * d) + at("a", h) * dw;
+    way.dad = beta * dw;
+    return dalpha;
+  }
+
+  void unit(int h, const Moment& before, const Moment& now, const WayBack& way) {
+    const double dalpha = o_.cell == "lif"    ? lif(h, before, now, way)
+                          : o_.cell == "alif" ? alif(h, before, now, way)
+                                              : adlif(h, before, now, way);
+    const double tau = at("tau_mem", h);
+    result_.gradients["tau_mem"][static_cast<std::size_t>(h)] +=
+        dalpha * decay("tau_mem", h) / (tau * tau);
   }
 
   PlainOptions o_;

@@ -13,6 +13,7 @@
 #include "ebb/core/random.h"
 #include "ebb/run/network.h"
 #include "ebb/run/run.h"
+#include "tests/vector_sets.h"
 
 namespace ebb::test {
 namespace {
@@ -25,6 +26,7 @@ struct Net {
   double density = 1;
   bool spikes = false;
   int threads = 1;
+  std::string strategy = "store_all";
 };
 
 template <class Number>
@@ -70,9 +72,12 @@ Results<Number> results(const Net& of) {
   const std::vector<Number> ones(size(kSteps * of.batch * 2), 1);
   net.set_output({std::span(all.outputs), size(of.batch * 2)});
   net.set_output_gradient({std::span<const Number>(ones), size(of.batch * 2)});
-  Run run(
-      net,
-      {.strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}});
+  RunOptions how;
+  how.strategy = of.strategy;
+  if (of.strategy != "store_all") how.slots = 1;
+  how.chain = Chain::uniform(net.steps(), {});
+  how.platform = Platform{};
+  Run run(net, how);
   std::vector<std::byte> state(size(net.bytes(0).state)), end(state.size()), adjoint(state.size());
   all.of_state.resize(state.size());
   run.forward(state, end);
@@ -95,8 +100,24 @@ TEST(Threads, ResultsDoNotDependOnThem) {
   }
 }
 
+class VectorSetsOfCells : public VectorSets {};
+EBB_WITH_EACH_VECTOR_SET(VectorSetsOfCells);
+
+TEST_P(VectorSetsOfCells, ThreadsAndPlansChangeNoBit) {
+  for (const char* cell : {"rnn", "lstm", "gru", "lif", "alif", "adlif", "egru"}) {
+    for (const double density : {1.0, 0.3}) {
+      Net net{.cell = cell, .batch = 16, .density = density};
+      const Results<float> alone = results<float>(net);
+      net.threads = 3;
+      EXPECT_TRUE(results<float>(net) == alone) << cell << " " << density;
+      net.strategy = "revolve";
+      EXPECT_TRUE(results<float>(net) == alone) << cell << " " << density;
+    }
+  }
+}
+
 // Double precision has loops of its own.
-TEST(Threads, FloatAgreesWithDouble) {
+TEST_P(VectorSetsOfCells, FloatAgreesWithDouble) {
   for (const char* cell : {"rnn", "lstm", "gru", "lif", "egru"}) {
     for (const double density : {1.0, 0.3}) {
       for (const bool spikes : {false, true}) {

@@ -212,6 +212,50 @@ std::span<std::byte> part(Field& item, const FieldShape& field) {
                                  static_cast<std::size_t>(field.bytes));
 }
 
+Field filled(const Drawn& drawn, std::mt19937_64& random) {
+  Field item(static_cast<std::size_t>(drawn.item));
+  for (std::byte& byte : item) byte = static_cast<std::byte>(random());
+  for (const FieldShape& field : drawn.fields) {
+    const auto count = static_cast<std::size_t>(field.bytes);
+    if (field.element == Element::f32) {
+      std::ranges::copy(bytes_of(spikes<float>(count / 4, 0.4, random())),
+                        part(item, field).begin());
+    } else if (field.element == Element::f64) {
+      std::ranges::copy(bytes_of(spikes<double>(count / 8, 0.4, random())),
+                        part(item, field).begin());
+    }
+  }
+  return item;
+}
+
+// What the codecs, each by itself, make of an item.
+struct Wanted {
+  Field item;
+  bool exact = true;
+  Bytes least = 0;
+  std::vector<bool> encoded_byte;
+};
+
+Wanted wanted_of(const Drawn& drawn, const Field& item) {
+  Wanted wanted{.item = item, .least = drawn.item, .encoded_byte = {}};
+  wanted.encoded_byte.assign(item.size(), false);
+  for (std::size_t i = 0; i < drawn.fields.size(); ++i) {
+    const FieldShape& field = drawn.fields[i];
+    const bool kept = drawn.keep_bytes > 0 && field.offset == drawn.keep_offset;
+    if (drawn.codecs[i].empty() || drawn.codecs[i] == "raw" || kept || field.bytes == 0) continue;
+    const auto alone = make_codec(drawn.codecs[i], field.element);
+    const auto in = part(wanted.item, field);
+    const Field back = test::round_trip(*alone, Field(in.begin(), in.end()));
+    std::ranges::copy(back, in.begin());
+    wanted.exact = wanted.exact && drawn.codecs[i] == "bits";
+    wanted.least += alone->encoded_bytes(field.bytes) - field.bytes;
+    for (Bytes b = field.offset; b < field.offset + field.bytes; ++b) {
+      wanted.encoded_byte[static_cast<std::size_t>(b)] = true;
+    }
+  }
+  return wanted;
+}
+
 TEST(FieldCodec, RandomLayoutsAgainstTheCodecsThemselves) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 3000; ++round) {
@@ -219,48 +263,19 @@ TEST(FieldCodec, RandomLayoutsAgainstTheCodecsThemselves) {
     std::vector<FieldShape> fields = drawn.fields;
     std::ranges::shuffle(fields, random);
     const FieldCodec codec(drawn.words, fields, drawn.item, drawn.keep_offset, drawn.keep_bytes);
-
-    Field item(static_cast<std::size_t>(drawn.item));
-    for (std::byte& byte : item) byte = static_cast<std::byte>(random());
-    bool exact = true;
-    std::vector<bool> encoded_byte(item.size(), false);
-    Bytes least = drawn.item;
-    Field wanted;
-    for (const FieldShape& field : drawn.fields) {
-      const auto count = static_cast<std::size_t>(field.bytes);
-      if (field.element == Element::f32) {
-        std::ranges::copy(bytes_of(spikes<float>(count / 4, 0.4, random())),
-                          part(item, field).begin());
-      } else if (field.element == Element::f64) {
-        std::ranges::copy(bytes_of(spikes<double>(count / 8, 0.4, random())),
-                          part(item, field).begin());
-      }
-    }
-    wanted = item;
-    for (std::size_t i = 0; i < drawn.fields.size(); ++i) {
-      const FieldShape& field = drawn.fields[i];
-      const bool kept = drawn.keep_bytes > 0 && field.offset == drawn.keep_offset;
-      if (drawn.codecs[i].empty() || drawn.codecs[i] == "raw" || kept || field.bytes == 0) continue;
-      const auto alone = make_codec(drawn.codecs[i], field.element);
-      const auto in = part(wanted, field);
-      const Field back = test::round_trip(*alone, Field(in.begin(), in.end()));
-      std::ranges::copy(back, in.begin());
-      exact = exact && drawn.codecs[i] == "bits";
-      least += alone->encoded_bytes(field.bytes) - field.bytes;
-      for (Bytes b = field.offset; b < field.offset + field.bytes; ++b) {
-        encoded_byte[static_cast<std::size_t>(b)] = true;
-      }
-    }
+    const Field item = filled(drawn, random);
+    const Wanted wanted = wanted_of(drawn, item);
 
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << drawn.words);
-    ASSERT_EQ(codec.exact(), exact);
-    ASSERT_GE(codec.encoded_bytes(), least);
-    ASSERT_LE(codec.encoded_bytes(), least + 7 * (2 * static_cast<Bytes>(drawn.fields.size()) + 1));
-    ASSERT_EQ(round_trip(codec, item), wanted);
+    ASSERT_EQ(codec.exact(), wanted.exact);
+    ASSERT_GE(codec.encoded_bytes(), wanted.least);
+    ASSERT_LE(codec.encoded_bytes(),
+              wanted.least + 7 * (2 * static_cast<Bytes>(drawn.fields.size()) + 1));
+    ASSERT_EQ(round_trip(codec, item), wanted.item);
     const Field to = encoded(codec, item);
     Bytes before = -1;
     for (std::size_t b = 0; b < item.size(); ++b) {
-      if (encoded_byte[b]) continue;
+      if (wanted.encoded_byte[b]) continue;
       const Bytes at = codec.kept_at(static_cast<Bytes>(b));
       ASSERT_GT(at, before) << "the order of the item";
       ASSERT_EQ(at % 8, static_cast<Bytes>(b) % 8);

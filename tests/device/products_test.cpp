@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "ebb/core/random.h"
 #include "ebb/device/event_sums.h"
 #include "ebb/device/packed.h"
+#include "tests/vector_sets.h"
 
 namespace ebb::test {
 namespace {
@@ -22,17 +24,14 @@ std::vector<Number> drawn(std::int64_t count, std::uint64_t stream) {
 }
 
 template <class Number>
-class Products : public testing::Test {
- protected:
-  static constexpr double kError = sizeof(Number) == 4 ? 2e-5 : 1e-13;
-};
-using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(Products, Types);
+constexpr double kError = sizeof(Number) == 4 ? 2e-5 : 1e-13;
 
-constexpr std::int64_t kShapes[][3] = {{1, 1, 1},   {3, 5, 7},     {32, 100, 33},
-                                       {7, 48, 64}, {50, 129, 12}, {17, 300, 1}};
+// The last panel is as wide as one, two and three vectors of every set.
+constexpr std::int64_t kShapes[][3] = {{1, 1, 1},   {3, 5, 7},     {32, 100, 33}, {9, 20, 5},
+                                       {7, 48, 64}, {50, 129, 12}, {17, 300, 1},  {11, 40, 9}};
 
-TYPED_TEST(Products, PackedIsRightAndDoesNotDependOnTheRowsBesideIt) {
+template <class TypeParam>
+void packed_is_right_and_does_not_depend_on_the_rows_beside_it() {
   for (const auto& [m, n, k] : kShapes) {
     const auto a = drawn<TypeParam>(m * (k + 2), 1), w = drawn<TypeParam>(n * k, 2);
     std::vector<TypeParam> packed(static_cast<std::size_t>(packed_size<TypeParam>(k, n)));
@@ -51,14 +50,15 @@ TYPED_TEST(Products, PackedIsRightAndDoesNotDependOnTheRowsBesideIt) {
                    static_cast<double>(w[static_cast<std::size_t>(j * k + l)]);
         }
         ASSERT_NEAR(static_cast<double>(c[static_cast<std::size_t>(i * n + j)]), right,
-                    this->kError);
+                    kError<TypeParam>);
         ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)], alone[static_cast<std::size_t>(j)]);
       }
     }
   }
 }
 
-TYPED_TEST(Products, EventSums) {
+template <class TypeParam>
+void event_sums_are_right() {
   const std::size_t rows = 70, width = kEventWidth;
   const auto data = drawn<TypeParam>(rows * kEventWidth, 1), values = drawn<TypeParam>(rows, 2);
   std::vector<std::uint16_t> list;
@@ -75,7 +75,7 @@ TYPED_TEST(Products, EventSums) {
       for (std::size_t e = 0; e < list.size(); ++e) {
         right += value(e) * static_cast<double>(data[list[e] * width + j]);
       }
-      ASSERT_NEAR(static_cast<double>(sums[j]), right, this->kError);
+      ASSERT_NEAR(static_cast<double>(sums[j]), right, kError<TypeParam>);
     }
     auto added = data;
     add_to_rows<TypeParam>(count, list.data(), given, before.data(), added.data());
@@ -83,12 +83,14 @@ TYPED_TEST(Products, EventSums) {
       const std::size_t row = i / width;
       const double more =
           row % 3 == 0 ? value(row / 3) * static_cast<double>(before[i % width]) : 0.0;
-      ASSERT_NEAR(static_cast<double>(added[i]), static_cast<double>(data[i]) + more, this->kError);
+      ASSERT_NEAR(static_cast<double>(added[i]), static_cast<double>(data[i]) + more,
+                  kError<TypeParam>);
     }
   }
 }
 
-TYPED_TEST(Products, EventDotsAreRightAndDoNotDependOnTheOthers) {
+template <class TypeParam>
+void event_dots_are_right_and_do_not_depend_on_the_others() {
   const std::size_t rows = 70, width = kEventWidth;
   const auto data = drawn<TypeParam>(rows * kEventWidth, 1);
   const auto d = drawn<TypeParam>(kEventWidth, 4);
@@ -107,7 +109,7 @@ TYPED_TEST(Products, EventDotsAreRightAndDoNotDependOnTheOthers) {
       for (std::size_t j = 0; j < width; ++j) {
         right += static_cast<double>(d[j]) * static_cast<double>(data[r * width + j]);
       }
-      ASSERT_NEAR(static_cast<double>(results[r]), right, this->kError) << r;
+      ASSERT_NEAR(static_cast<double>(results[r]), right, kError<TypeParam>) << r;
       std::vector<TypeParam> alone(rows, TypeParam{1});
       dot_rows<TypeParam>(1, &r, data.data(), d.data(), alone.data());
       ASSERT_EQ(results[r], alone[r]) << r;
@@ -115,9 +117,48 @@ TYPED_TEST(Products, EventDotsAreRightAndDoNotDependOnTheOthers) {
   }
 }
 
-TEST(PackedWidth, EventWidthIsWholePanels) {
-  EXPECT_EQ(kEventWidth % packed_width<float>(), 0);
+// Double precision has no vectors of its own.
+TEST(Products, OfDoublesAreRight) {
+  packed_is_right_and_does_not_depend_on_the_rows_beside_it<double>();
+  event_sums_are_right<double>();
+  event_dots_are_right_and_do_not_depend_on_the_others<double>();
   EXPECT_EQ(kEventWidth % packed_width<double>(), 0);
+}
+
+EBB_WITH_EACH_VECTOR_SET(VectorSets);
+
+TEST_P(VectorSets, PackedProductsAreRight) {
+  packed_is_right_and_does_not_depend_on_the_rows_beside_it<float>();
+}
+TEST_P(VectorSets, EventSumsAreRight) { event_sums_are_right<float>(); }
+TEST_P(VectorSets, EventDotsAreRight) {
+  event_dots_are_right_and_do_not_depend_on_the_others<float>();
+}
+
+TEST_P(VectorSets, PanelsFitTheVectors) {
+  const auto [whole, step] = panel_widths<float>();
+  EXPECT_EQ(kEventWidth % whole, 0);
+  EXPECT_EQ(whole % step, 0);
+  EXPECT_EQ(panel_width<float>(0), 0);
+  EXPECT_EQ(panel_width<float>(1), step);
+  EXPECT_EQ(panel_width<float>(whole - 1), whole);
+  EXPECT_EQ(panel_width<float>(whole + 1), whole);
+  EXPECT_EQ(packed_size<float>(7, 2 * whole + 1), 7 * (2 * whole + step));
+}
+
+// Else the cases above would be the same one under several names.
+TEST(VectorSetsOfThisMachine, AreOfSeveralWidths) {
+  std::set<std::int64_t> widths;
+  for (const std::string& set : vector_sets()) {
+    use_vector_set(set);
+    widths.insert(vector_bytes());
+  }
+  use_vector_set(vector_sets().front());
+  EXPECT_EQ(vector_bytes(), *widths.rbegin());
+#if defined(__x86_64__)
+  EXPECT_EQ(widths.contains(32), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  EXPECT_EQ(widths.contains(64), __builtin_cpu_supports("avx512f") != 0);
+#endif
 }
 
 }  // namespace

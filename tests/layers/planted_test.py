@@ -20,6 +20,15 @@ PLANTED = [
     ("ebb/core/planted.cpp", '#include "ebb/plan/chain.h"\n', "layer"),
     ("ebb/codec/planted.cpp", '#include "ebb/store/planted.h"\n', "layer"),
     ("ebb/plan/planted.cpp", '#include "ebb/ebb.h"\n', "layer"),
+    ("ebb/data/planted.cpp", '#include "ebb/plan/chain.h"\n', "layer"),
+    ("ebb/data/planted.h", '#include "ebb/train/optimiser.h"\n', "layer"),
+    ("ebb/store/planted.cpp", '#include "ebb/compress/conv_shape.h"\n', "layer"),
+    ("ebb/codec/planted.cpp", '#include "ebb/compress/int8_rows.h"\n', "layer"),
+    ("ebb/compress/planted.cpp", '#include "ebb/run/step.h"\n', "layer"),
+    ("ebb/run/planted.cpp", '#include "ebb/compress/sign_bits.h"\n', "layer"),
+    ("ebb/experiments/planted.cpp", '#include "ebb/cli/words.h"\n', "layer"),
+    ("ebb/experiments/planted.cpp", '#include "ebb/train/train.h"\n', "layer"),
+    ("ebb/train/planted.cpp", '#include "ebb/experiments/trials.h"\n', "layer"),
     ("ebb/plan/planted.cpp", '#include "chain.h"\n', "path"),
     ("ebb/plan/planted.cpp", '#include "../core/bytes.h"\n', "path"),
     ("ebb/plan/planted.cpp", "#include <ebb/core/bytes.h>\n", "path"),
@@ -33,11 +42,14 @@ PLANTED = [
     ("ebb/run/planted.cpp", "#include <mpi.h>\n", "mpi"),
     ("ebb/store/planted.cpp", "#include <zstd.h>\n", "zstd"),
     ("ebb/store/planted.cpp", "#include <lz4.h>\n", "lz4"),
+    ("ebb/train/planted.cpp", "#include <zlib.h>\n", "zlib"),
     ("ebb/plan/planted.cpp", "#include <nlohmann/json.hpp>\n", "json"),
     ("ebb/plan/planted.cpp", "#include <CLI/CLI.hpp>\n", "cli11"),
     ("ebb/run/planted.h", "#include <torch/torch.h>\n", "torch"),
+    ("ebb/experiments/planted.cpp", "#include <CLI/CLI.hpp>\n", "cli11"),
     ("ebb/plan/planted.cpp", "#include <iostream>\n", "printing"),
     ("ebb/plan/planted.cpp", 'void f() { std::cout << "x"; }\n', "printing"),
+    ("ebb/experiments/planted.cpp", 'void f() { std::cout << "x"; }\n', "printing"),
     ("ebb/plan/planted.cpp", 'void f() { std::printf("x"); }\n', "printing"),
     ("ebb/plan/planted.cpp", 'void f() { std::fprintf(file, "x"); }\n', "printing"),
     ("ebb/plan/planted.cpp", 'void f() { puts("x"); }\n', "printing"),
@@ -68,6 +80,10 @@ HARMLESS = [
     ("ebb/plan/planted.cpp", "int n = 1'000; char c = '\"'; int m = 2'000; // \"abort\"\n"),
     ("ebb/plan/planted.cpp", 'void f(char* t) { std::snprintf(t, 2, "x"); loop.exit(); }\n'),
     ("ebb/plan/planted.cpp", '#include "ebb/core/bytes.h"\n#include "ebb/plan/chain.h"\n#include <vector>\n'),
+    ("ebb/train/planted.cpp", '#include "ebb/data/task.h"\n'),
+    ("ebb/compress/planted.cpp", '#include "ebb/codec/int8_math.h"\n#include "ebb/device/packed.h"\n'),
+    ("ebb/experiments/planted.cpp", '#include "ebb/run/run.h"\n#include <ostream>\n'),
+    ("ebb/cli/planted.cpp", '#include "ebb/experiments/trials.h"\n#include "ebb/train/train.h"\n'),
     ("ebb/device/planted.cu", "#include <cuda_runtime.h>\n"),
     ("ebb/cli/planted.cpp", '#include <iostream>\n#include "ebb/ebb.h"\nvoid f() { std::cout << 1; std::exit(2); }\n'),
     (
@@ -87,7 +103,6 @@ class Planted(unittest.TestCase):
         for folder in ("ebb", "python"):
             shutil.copytree(HERE.parents[1] / folder, self.root / folder)
         for neighbour in ("ebb/device/planted.h", "ebb/store/planted.h"):
-            (self.root / neighbour).parent.mkdir(exist_ok=True)
             (self.root / neighbour).write_text("#pragma once\n")
 
     def check_with(self, path, text):

@@ -13,8 +13,8 @@ import pytest
 
 import ebb
 
-# What a module needs beside NumPy, by the first words of its name.
-NEEDS = {"ebb.schedules": "checkpoint_schedules"}
+# What a module needs that is neither NumPy nor torch.
+NEEDS = {"ebb.schedules": "checkpoint_schedules", "ebb._compress.arithmetic.triton_kernels": "triton"}
 MODULES = sorted(found.name for found in pkgutil.walk_packages(ebb.__path__, "ebb.") if found.name != "ebb._core")
 
 
