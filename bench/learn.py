@@ -147,7 +147,8 @@ best: the best of all tests, of which goals know nothing. The time is that of al
 """
 
 
-def main():
+def asked_for():
+    """The command line's words, checked; the work goes on in the repository's root."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", metavar="DIR", help="folder with mnist/, qtdb-ecg/, text/, fashion-mnist/")
     parser.add_argument(
@@ -173,6 +174,11 @@ def main():
     names = [name for name, _, _ in TASKS]
     if words.only and words.only not in names:
         sys.exit(f"no task '{words.only}'; there are: {' '.join(names)}")
+    return words
+
+
+def main():
+    words = asked_for()
     os.makedirs(words.out, exist_ok=True)
     out = Output(words.save)
     out.put("# Results: learning\n")

@@ -34,7 +34,7 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
     starts_.reserve(at(gates * blocks() * (inputs + 1)));
     for (std::int64_t gate = 0; gate < gates; ++gate) {
       for (std::int64_t block = 0; block < blocks(); ++block) {
-        std::vector<std::vector<Entry>> of_input(at(inputs));
+        std::vector<std::vector<SparseWeight>> of_input(at(inputs));
         const std::int64_t first = block * kEventWidth, last = std::min(units, first + kEventWidth);
         for (std::int64_t u = first; u < last; ++u) {
           const std::size_t row = at(gate * units + u);
@@ -43,7 +43,7 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
                 {static_cast<std::uint8_t>(u - first), static_cast<std::uint32_t>(e)});
           }
         }
-        for (const std::vector<Entry>& entries : of_input) {
+        for (const std::vector<SparseWeight>& entries : of_input) {
           starts_.push_back(static_cast<std::uint32_t>(entries_.size()));
           entries_.insert(entries_.end(), entries.begin(), entries.end());
         }
@@ -75,7 +75,7 @@ std::int64_t Connection<Number>::prepared_bytes() const {
   const std::size_t numbers =
       packed_.size() + packed_back_.size() + 2 * panels_.size() + 2 * values_.size();
   return static_cast<std::int64_t>(numbers * sizeof(Number) + starts_.size() * sizeof(starts_[0]) +
-                                   entries_.size() * sizeof(Entry));
+                                   entries_.size() * sizeof(SparseWeight));
 }
 
 template <class Number>

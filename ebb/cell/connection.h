@@ -107,7 +107,7 @@ class Connection {
             const Number* d, Number* results) const;
 
   // One weight of a sparse connection, in the order of use: gate, block, input.
-  struct Entry {
+  struct SparseWeight {
     std::uint8_t unit;  // in its block
     std::uint32_t weight;
   };
@@ -120,7 +120,7 @@ class Connection {
   std::vector<Number> panels_;         // forward with events: [gate][block][input][48]
   std::vector<Number> of_panels_;      // their gradient
   std::vector<std::uint32_t> starts_;  // [gate][block][input + 1], into entries_
-  std::vector<Entry> entries_;
+  std::vector<SparseWeight> entries_;
   std::vector<Number> values_;      // of the entries
   std::vector<Number> of_entries_;  // their gradient
 };

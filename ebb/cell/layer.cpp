@@ -249,7 +249,7 @@ void Layer<Number>::add_parameters() {
   biases_.resize(at(shape_.sums * hidden));
   unit_parameters_.resize(at(shape_.parameters * hidden));
   of_units_.resize(unit_parameters_.size());
-  own_rows_.resize(at(place_.grain));
+  own_rows_.resize(at(place_.chunk));
 }
 
 template <class Number>

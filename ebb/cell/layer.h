@@ -34,7 +34,7 @@ struct ParameterShape {
 // Where a layer is put.
 struct LayerPlace {
   std::int64_t batch = 0;
-  std::int64_t grain = 0;       // the most time steps of a tape
+  std::int64_t chunk = 0;       // the most time steps of a tape
   bool events = false;          // most of its inputs are 0
   bool input_spikes = false;    // and come as bits
   bool scaled = false;          // by another number than 1
@@ -127,7 +127,7 @@ class Layer {
     std::uint8_t* listed;   // [B,H]
     std::uint8_t* support;  // [B,H]
     Lists<Number> wanted;   // units whose output's gradient is wanted
-    Number* of_sums;        // [grain,B,sums,H], where it does not lie in the tape
+    Number* of_sums;        // [chunk,B,sums,H], where it does not lie in the tape
     std::byte* products;    // scratch of the connections
   };
   ForwardScratch forward_scratch(std::byte* scratch, int threads, Bytes* used) const;
@@ -173,7 +173,7 @@ class Layer {
   std::vector<Number> biases_;           // [sums,H]
   std::vector<Number> unit_parameters_;  // [P,H]
   std::vector<Number> of_units_;         // their gradient
-  std::vector<Rows<Number>> own_rows_;   // [grain], for reverse
+  std::vector<Rows<Number>> own_rows_;   // [chunk], for reverse
 
   ForwardScratch forward_ = {};  // since start
   std::int64_t dropped_ = 0;

@@ -12,7 +12,7 @@ typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte*
                                                                       int threads,
                                                                       Bytes* used) const {
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
-  const std::int64_t rows = place_.grain * batch;
+  const std::int64_t rows = place_.chunk * batch;
   Carver carver(scratch);
   ReverseScratch s{};
   s.idle = carver.take<std::uint8_t>(batch);

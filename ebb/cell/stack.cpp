@@ -20,7 +20,7 @@ Bytes place_of(Carver& carver, Bytes bytes) {
 // weigh little, but some dozens of steps, so that there is something to plan. Where units spike, more:
 // what a tape's first product back costs, and going once through the gradient of every weight, is
 // then much of the time. But a tape may not take the memory that small budgets have for states.
-std::int64_t chosen_grain(const StackOptions& options) {
+std::int64_t chosen_chunk(const StackOptions& options) {
   constexpr std::int64_t kRows = 96, kLeast = 3, kSteps = 50, kEventRows = 512, kEventSteps = 125;
   const auto spikes = [&](const CellRow& row) {
     return row.spikes && std::ranges::count(options.layers, row.name, &LayerOptions::cell) > 0;
@@ -60,15 +60,15 @@ Stack<Number>::Stack(const StackOptions& options, int threads) : options_(option
   if (threads < 1 || threads > Workers::kMost) {
     fail(ErrorCode::invalid_argument, "threads is ", threads, "; it must be 1 to ", Workers::kMost);
   }
-  grain_ =
-      options_.grain > 0 ? std::min(options_.grain, options_.time_steps) : chosen_grain(options_);
+  chunk_ =
+      options_.chunk > 0 ? std::min(options_.chunk, options_.time_steps) : chosen_chunk(options_);
   add_layers();
   workers_ = std::make_unique<Workers>(useful_threads(layers_, options_.batch, threads));
   lay_out();
   idle_.resize(at(options_.batch));
-  inputs_.resize(at(grain_));
-  after_.resize(at(grain_));
-  bits_.resize(at(grain_));
+  inputs_.resize(at(chunk_));
+  after_.resize(at(chunk_));
+  bits_.resize(at(chunk_));
   now_.resize(layers_.size());
   next_.resize(layers_.size());
 }
@@ -86,8 +86,8 @@ void Stack<Number>::check() const {
     fail(ErrorCode::invalid_argument, "the batch is ", options_.batch, "; it must be 1 to ",
          kMostBatch);
   }
-  if (options_.grain < 0) {
-    fail(ErrorCode::invalid_argument, "the grain is ", options_.grain, "; it must be 0 or more");
+  if (options_.chunk < 0) {
+    fail(ErrorCode::invalid_argument, "the chunk is ", options_.chunk, "; it must be 0 or more");
   }
   if (!(options_.dropout >= 0) || options_.dropout >= 1) {
     fail(ErrorCode::invalid_argument, "dropout is ", options_.dropout,
@@ -110,7 +110,7 @@ void Stack<Number>::add_layers() {
     layer.seed += 2 * i;  // other patterns than the layer below
     LayerPlace place;
     place.batch = options_.batch;
-    place.grain = grain_;
+    place.chunk = chunk_;
     place.events = events;
     place.input_spikes = spikes;
     place.scaled = i > 0 && options_.dropout > 0;
@@ -151,28 +151,28 @@ void Stack<Number>::lay_out() {
   std::array<Bytes, 2> gradients{};  // of the inputs of every other layer
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer<Number>& layer = layers_[i];
-    Place& place = places_[i];
+    LayerOffsets& place = places_[i];
     const std::int64_t hidden = layer.options().hidden, inputs = layer.options().input;
     if (layer.shape().spikes) {
       place.of_spikes = place_of(adjoint, batch * hidden * Bytes{sizeof(Number)});
     }
-    place.saved = place_of(tape, grain_ * layer.saved_bytes());
+    place.saved = place_of(tape, chunk_ * layer.saved_bytes());
     Carver one(nullptr);
     place_of(one, layer.field_bytes());
     place.spikes_after = place_of(one, layer.spike_bytes());
     place.after_stride = one.used();
-    place.after = place_of(tape, (grain_ - 1) * place.after_stride);
+    place.after = place_of(tape, (chunk_ - 1) * place.after_stride);
     place.forward = place_of(forward, layer.forward_bytes(threads));
     place.next = place_of(forward, layer.field_bytes());
     if (layer.shape().spikes && layer.spikes().is_list()) {
-      place.bits = place_of(reverse, (grain_ + 1) * batch * words_of(hidden) * 8);
+      place.bits = place_of(reverse, (chunk_ + 1) * batch * words_of(hidden) * 8);
     }
     if (i > 0 && options_.dropout > 0) {
       masked = std::max(masked, masked_bytes(static_cast<std::int64_t>(i)));
     }
     if (i > 0 || options_.input_gradient) {
       Bytes& own = gradients[(i + 1) % 2];
-      own = std::max(own, grain_ * batch * inputs * Bytes{sizeof(Number)});
+      own = std::max(own, chunk_ * batch * inputs * Bytes{sizeof(Number)});
     }
     reverse_layer = std::max(reverse_layer, layer.reverse_bytes(threads));
   }
@@ -180,7 +180,7 @@ void Stack<Number>::lay_out() {
   last_state_ = place_of(tape, state_bytes_);
   tape_bytes_ = tape.used();
   forward_mask_ = place_of(forward, masked);
-  reverse_mask_ = place_of(reverse, grain_ * masked);
+  reverse_mask_ = place_of(reverse, chunk_ * masked);
   top_gradient_ = place_of(reverse, batch * outputs() * Bytes{sizeof(Number)});
   for (std::size_t i : {0, 1}) of_outputs_at_[i] = place_of(reverse, gradients[i]);
   reverse_layer_ = place_of(reverse, reverse_layer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers on top of each other over time: the time loop, written once for all cells, and where things
-// lie in a state, a tape and scratch memory. A step is `grain` time steps, the last may be shorter.
+// lie in a state, a tape and scratch memory. A step is `chunk` time steps, the last may be shorter.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct StackOptions {
   std::int64_t batch = 0;
   std::vector<LayerOptions> layers = {};  // lowest first
   // Time steps of a step; 0: chosen from the sizes and whether units spike. Gradients of
-  // different grains differ in the last bits.
-  std::int64_t grain = 0;
+  // different chunks differ in the last bits.
+  std::int64_t chunk = 0;
   bool pipelined = false;  // a layer reads what the one below it gave a time step before
   double dropout = 0;      // probability with which an output is not heard by the layer above
   std::uint64_t seed = 1;  // of dropout
@@ -69,8 +69,8 @@ class Stack {
 
   std::int64_t time_steps() const { return options_.time_steps; }
   std::int64_t batch() const { return options_.batch; }
-  std::int64_t grain() const { return grain_; }
-  std::int64_t steps() const { return (options_.time_steps + grain_ - 1) / grain_; }
+  std::int64_t chunk() const { return chunk_; }
+  std::int64_t steps() const { return (options_.time_steps + chunk_ - 1) / chunk_; }
   std::int64_t inputs() const { return layers_.front().options().input; }
   std::int64_t outputs() const { return layers_.back().options().hidden; }
   const std::vector<Layer<Number>>& layers() const { return layers_; }
@@ -127,7 +127,7 @@ class Stack {
 
  private:
   // Where a layer's parts lie.
-  struct Place {
+  struct LayerOffsets {
     Bytes fields = 0, spikes = 0;  // in a state
     Bytes of_spikes = 0;           // in an adjoint
     Bytes saved = 0, after = 0;    // in a tape; `after`: its states but the first and the last
@@ -162,10 +162,10 @@ class Stack {
                      std::byte* scratch, Number* gradient, Outside<Number>& outside);
 
   StackOptions options_;
-  std::int64_t grain_ = 1;
+  std::int64_t chunk_ = 1;
   std::unique_ptr<Workers> workers_;
   std::vector<Layer<Number>> layers_;
-  std::vector<Place> places_;
+  std::vector<LayerOffsets> places_;
   std::vector<NamedParameter> parameters_;
   std::int64_t parameter_size_ = 0;
   Bytes state_bytes_ = 0, tape_bytes_ = 0, adjoint_bytes_ = 0, scratch_bytes_ = 0;
@@ -179,7 +179,7 @@ class Stack {
   bool drops_ = true;
   std::int64_t dropped_ = 0, spikes_ = 0, spike_places_ = 0;
 
-  // [grain] or [layers], so that running allocates nothing.
+  // [chunk] or [layers], so that running allocates nothing.
   std::vector<Number*> now_, next_;
   std::vector<Rows<Number>> inputs_;
   std::vector<const Number*> after_;

@@ -12,7 +12,7 @@ namespace ebb {
 
 template <class Number>
 std::int64_t Stack<Number>::times_of(std::int64_t step) const {
-  return std::min(grain_, options_.time_steps - step * grain_);
+  return std::min(chunk_, options_.time_steps - step * chunk_);
 }
 
 // `rows` as layer `layer` hears them at time step t, at `to` if anything is left out. Backward asks
@@ -75,14 +75,14 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
   const auto layers = static_cast<std::int64_t>(layers_.size());
   if (tape != nullptr) std::memcpy(tape, state, at(state_bytes_));
   for (std::int64_t l = 0; l < layers; ++l) {
-    const Place& place = places_[at(l)];
+    const LayerOffsets& place = places_[at(l)];
     now_[at(l)] = reinterpret_cast<Number*>((tape != nullptr ? tape : state) + place.fields);
     next_[at(l)] = reinterpret_cast<Number*>(scratch + place.next);
     layers_[at(l)].start(*workers_, now_[at(l)], state + place.spikes, scratch + place.forward);
   }
   const std::int64_t times = times_of(step);
   for (std::int64_t i = 0; i < times; ++i) {
-    const std::int64_t t = step * grain_ + i;
+    const std::int64_t t = step * chunk_ + i;
     for (std::size_t b = 0; b < idle_.size(); ++b) {
       idle_[b] = !lengths_.empty() && t >= lengths_[b] ? 1 : 0;
     }
@@ -90,7 +90,7 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
     for (std::int64_t k = 0; k < layers; ++k) {
       const std::int64_t l = options_.pipelined ? layers - 1 - k : k;
       Layer<Number>& layer = layers_[at(l)];
-      const Place& place = places_[at(l)];
+      const LayerOffsets& place = places_[at(l)];
       Rows<Number> input = l == 0 ? outside.input(t) : layers_[at(l - 1)].output(now_[at(l - 1)]);
       input = heard(input, l, t, scratch + forward_mask_);
       Number* saved = nullptr;
@@ -107,7 +107,7 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
     if (first) outside.output(t, layers_.back().output(now_.back()));
   }
   for (std::int64_t l = 0; l < layers; ++l) {
-    const Place& place = places_[at(l)];
+    const LayerOffsets& place = places_[at(l)];
     std::byte* const to = state + place.fields;
     const auto* const from = reinterpret_cast<const std::byte*>(now_[at(l)]);
     if (from != to) std::memcpy(to, from, at(layers_[at(l)].field_bytes()));
@@ -118,7 +118,7 @@ void Stack<Number>::forward(std::int64_t step, bool first, std::byte* state, std
 template <class Number>
 std::byte* Stack<Number>::after_at(std::int64_t layer, std::int64_t i, std::int64_t times,
                                    std::byte* tape) const {
-  const Place& place = places_[at(layer)];
+  const LayerOffsets& place = places_[at(layer)];
   if (i == times - 1) return tape + last_state_ + place.fields;
   return tape + place.after + i * place.after_stride;
 }
@@ -126,7 +126,7 @@ std::byte* Stack<Number>::after_at(std::int64_t layer, std::int64_t i, std::int6
 template <class Number>
 std::byte* Stack<Number>::spikes_at(std::int64_t layer, std::int64_t i, std::int64_t times,
                                     std::byte* tape) const {
-  const Place& place = places_[at(layer)];
+  const LayerOffsets& place = places_[at(layer)];
   if (i < 0) return tape + place.spikes;
   if (i == times - 1) return tape + last_state_ + place.spikes;
   return tape + place.after + i * place.after_stride + place.spikes_after;

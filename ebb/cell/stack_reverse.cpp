@@ -60,7 +60,7 @@ void Stack<Number>::unheard(std::int64_t layer, std::int64_t step, std::int64_t 
   const std::int64_t inputs = layers_[at(layer)].options().input;
   for (std::int64_t i = 0; i < times; ++i) {
     Number* const own = gradients + i * options_.batch * inputs;
-    const Rows<Number> rows = heard({own, nullptr, inputs, 1}, layer, step * grain_ + i, scratch);
+    const Rows<Number> rows = heard({own, nullptr, inputs, 1}, layer, step * chunk_ + i, scratch);
     std::memcpy(own, rows.values, at(options_.batch * inputs) * sizeof(Number));
   }
 }
@@ -82,7 +82,7 @@ class Stack<Number>::FromAbove : public OutputGradients<Number> {
     if (layer_ + 1 == static_cast<std::int64_t>(stack_.layers_.size())) {
       auto* const own = reinterpret_cast<Number*>(scratch_ + stack_.top_gradient_);
       const Rows<Number> output = stack_.given_before(layer_, i + 1, times, tape_, scratch_);
-      return outside_.output_gradient(step_ * stack_.grain_ + i, output, own) ? own : nullptr;
+      return outside_.output_gradient(step_ * stack_.chunk_ + i, output, own) ? own : nullptr;
     }
     const std::int64_t row =
         stack_.options_.batch * stack_.layers_[ebb::at(layer_)].options().hidden;
@@ -117,7 +117,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
                                   std::byte* adjoint, std::byte* scratch, Number* gradient,
                                   Outside<Number>& outside) {
   Layer<Number>& layer = layers_[at(l)];
-  const Place& place = places_[at(l)];
+  const LayerOffsets& place = places_[at(l)];
   const auto layers = static_cast<std::int64_t>(layers_.size());
   const std::int64_t times = times_of(step), batch = options_.batch;
   const std::int64_t inputs = layer.options().input;
@@ -125,7 +125,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
       reinterpret_cast<const Number*>(scratch + of_outputs_at_[at(l % 2)]);
   auto* const of_inputs = reinterpret_cast<Number*>(scratch + of_outputs_at_[at((l + 1) % 2)]);
   for (std::int64_t i = 0; i < times; ++i) {
-    const std::int64_t t = step * grain_ + i;
+    const std::int64_t t = step * chunk_ + i;
     after_[at(i)] = reinterpret_cast<const Number*>(after_at(l, i, times, tape));
     bits_[at(i)] = bits_before(l, i, times, tape, scratch);
     const Rows<Number> input =
@@ -136,7 +136,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
   FromAbove of_outputs(*this, l, step, tape, scratch, outside);
   LayerTape<Number> view;
   view.steps = times;
-  view.first = step * grain_;
+  view.first = step * chunk_;
   view.before = reinterpret_cast<const Number*>(tape + place.fields);
   view.after = std::span(after_).first(at(times));
   view.saved = reinterpret_cast<Number*>(tape + place.saved);
@@ -155,7 +155,7 @@ void Stack<Number>::reverse_layer(std::int64_t l, std::int64_t step, std::byte* 
     unheard(l, step, times, of_inputs, scratch + reverse_mask_);
   } else if (options_.input_gradient) {
     for (std::int64_t i = times - 1; i >= 0; --i) {
-      outside.input_gradient(step * grain_ + i,
+      outside.input_gradient(step * chunk_ + i,
                              {of_inputs + i * batch * inputs, at(batch * inputs)});
     }
   }

@@ -46,7 +46,7 @@ constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10
 constexpr std::int64_t kMostFactor = 10'000, kMostScale = 1'000'000;
 
 struct DoubleWords {
-  std::optional<std::string> input, hidden, batch, density, rate, scale, grain, threads, budget,
+  std::optional<std::string> input, hidden, batch, density, rate, scale, chunk, threads, budget,
       steps, longer, rates, repeat;
   std::vector<std::string> tiers;
   bool quick = false, json = false, csv = false;
@@ -70,7 +70,7 @@ constexpr Defaults kQuick = {"64", "256", "8", "1MiB", "10,40", "2,10", "2", 0.0
 constexpr const char* kDensity = "10";
 constexpr const char* kRate = "5";
 constexpr const char* kScale = "20";
-constexpr const char* kGrain = "4";
+constexpr const char* kChunk = "4";
 
 DoubleSetup read_words(const DoubleWords& words) {
   if (words.json && words.csv) {
@@ -89,7 +89,7 @@ DoubleSetup read_words(const DoubleWords& words) {
   setup.input = count("--input", words.input, usual.input, kMostUnits);
   setup.hidden = count("--hidden", words.hidden, usual.hidden, kMostUnits);
   setup.batch = count("--batch", words.batch, usual.batch, kMostBatch);
-  setup.grain = count("--grain", words.grain, kGrain, kMostSteps);
+  setup.chunk = count("--grain", words.chunk, kChunk, kMostSteps);
   setup.density = percent("--density", words.density, kDensity);
   setup.rate = percent("--rate", words.rate, kRate);
   setup.weight_scale =
@@ -135,8 +135,8 @@ void declare_net(CLI::App& app, DoubleWords& words) {
              by_default("Percent of inputs that spike in a time\nstep", kRate));
   net.option("--weight-scale", words.scale, "K",
              by_default("Times the usual initial weights: more is more\nactivity", kScale));
-  net.option("--grain", words.grain, "G",
-             by_default("Time steps that plans count as one step", kGrain));
+  net.option("--grain", words.chunk, "G",
+             by_default("Time steps that plans count as one step", kChunk));
   net.option("--threads", words.threads, "N",
              "0: one for each processor; default 1, which leaves\nothers to transfers");
 }

@@ -8,9 +8,11 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebb/cli/cli.h"
@@ -178,15 +180,22 @@ void check_change(const TrainOptions& before, const TrainOptions& now) {
   }
 }
 
-TrainOptions options_of(const Words& words) {
+std::optional<Checkpoint> checkpoint_of(const Words& words) {
+  if (words.resume.empty()) return {};
+  if (!words.config.empty() || !words.out.empty()) {
+    fail(ErrorCode::invalid_argument,
+         "--resume takes the options and the directory of the checkpoint; leave out ",
+         words.config.empty() ? "--out" : "--config");
+  }
+  return load_checkpoint(words.resume);
+}
+
+TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from) {
   Json json = Json::object();
-  if (!words.resume.empty()) {
-    if (!words.config.empty() || !words.out.empty()) {
-      fail(ErrorCode::invalid_argument,
-           "--resume takes the options and the directory of the checkpoint; leave out ",
-           words.config.empty() ? "--out" : "--config");
-    }
-    json = parse_json(to_json(checkpoint_options(words.resume)), words.resume);
+  std::optional<TrainOptions> before;
+  if (from) {
+    before = checkpoint_options(*from, words.resume);
+    json = parse_json(to_json(*before), words.resume);
   } else if (!words.config.empty()) {
     json = parse_json(read_config(words.config), words.config);
     if (!json.is_object()) options_from_json(json.dump(), words.config);
@@ -196,7 +205,7 @@ TrainOptions options_of(const Words& words) {
     const auto flag = words.flags.find(row.key);
     const bool flagged = flag != words.flags.end() && flag->second;
     if (word == words.given.end() && !flagged) continue;
-    if (!words.resume.empty() && !is_free(row.key)) {
+    if (from && !is_free(row.key)) {
       fail(ErrorCode::invalid_argument, option_of(row.key),
            " cannot be changed when training goes on; start anew, or leave it out");
     }
@@ -209,15 +218,15 @@ TrainOptions options_of(const Words& words) {
   const std::string what = words.config.empty() ? "options" : words.config;
   TrainOptions options = options_from_json(json.dump(), what);
   check_options(options);
-  if (!words.resume.empty()) check_change(checkpoint_options(words.resume), options);
+  if (before) check_change(*before, options);
   return options;
 }
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
-  const TrainOptions options = options_of(words);
+  std::optional<Checkpoint> from = checkpoint_of(words);
+  const TrainOptions options = options_of(words, from);
   TrainSettings settings;
-  settings.resume = !words.resume.empty();
-  settings.out = settings.resume ? words.resume : words.out;
+  settings.out = from ? words.resume : words.out;
   settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
   Ranks ranks;
   try {
@@ -229,7 +238,8 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
       settings.planned = [&text](const TrainPlan& plan) { text.plan(plan); };
       settings.line = [&text](const TrainLine& line) { text.line(line); };
     }
-    const TrainResult result = train(options, settings, ranks);
+    const TrainResult result =
+        from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
     if (result.stopped)
       fail(ErrorCode::cancelled, "stopped after ", result.iterations, " iterations");

@@ -53,7 +53,7 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   json["cell"] = options.layer.cell;
   json["parameters"] = plan.parameters;
   json["time_steps"] = plan.shape.steps;
-  json["grain"] = plan.grain;
+  json["grain"] = plan.chunk;
   json["iterations"] = plan.iterations;
   json["resumed_at"] = plan.first;
   json["strategy"] = plan.strategy;
@@ -104,7 +104,7 @@ void TrainText::plan(const TrainPlan& plan) {
     lines.add("gradients", "exact, the same bits as keeping everything");
   }
   lines.add("strategy", plan.strategy + ", " + std::to_string(plan.steps) + " steps of " +
-                            std::to_string(plan.grain) + " time steps");
+                            std::to_string(plan.chunk) + " time steps");
   lines.add("memory", format_bytes(plan.peak) + ", " + share(plan.peak, plan.plain) + " of the " +
                           format_bytes(plan.plain) + " that keeping everything takes at least");
   lines.add("", format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch");

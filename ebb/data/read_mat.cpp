@@ -19,12 +19,12 @@ constexpr std::uint8_t kDouble = 6;   // classes from here
 constexpr std::uint8_t kUint64 = 15;  // to here are full arrays of numbers
 constexpr std::uint32_t kComplex = 0x0800;
 
-struct Element {
+struct MatElement {
   std::uint32_t type = 0;
   std::span<const std::byte> bytes;
 };
 
-Element take_element(ByteReader& reader) {
+MatElement take_element(ByteReader& reader) {
   const auto head = reader.little<std::uint32_t>();
   if (head >> 16 != 0) {
     // The short form: type, size and up to four bytes in eight.
@@ -33,14 +33,14 @@ Element take_element(ByteReader& reader) {
     return {head & 0xffff, reader.take(4).first(size)};
   }
   const std::size_t size = reader.little<std::uint32_t>();
-  const Element element{head, reader.take(size)};
+  const MatElement element{head, reader.take(size)};
   // Compressed ones are not padded, and the last one may not be.
   if (head != kCompressed) reader.take(std::min((8 - size % 8) % 8, reader.left()));
   return element;
 }
 
-Element take_element(ByteReader& reader, std::uint32_t type, const char* what) {
-  const Element element = take_element(reader);
+MatElement take_element(ByteReader& reader, std::uint32_t type, const char* what) {
+  const MatElement element = take_element(reader);
   if (element.type != type) {
     reader.refuse("the ", what, " of a variable have type ", element.type, " instead of ", type);
   }
@@ -86,7 +86,7 @@ void check_header(ByteReader& reader) {
 }
 
 std::vector<std::int64_t> take_shape(ByteReader& reader) {
-  const Element sizes = take_element(reader, kInt32, "sizes");
+  const MatElement sizes = take_element(reader, kInt32, "sizes");
   ByteReader each(sizes.bytes, reader.name());
   std::vector<std::int64_t> shape;
   while (each.left() > 0) {
@@ -100,11 +100,11 @@ std::optional<NumberArray> matrix(std::span<const std::byte> bytes, std::string_
                                   std::string_view variable) {
   if (bytes.empty()) return {};
   ByteReader reader(bytes, name);
-  const Element flags = take_element(reader, kUint32, "flags");
+  const MatElement flags = take_element(reader, kUint32, "flags");
   const auto flag = ByteReader(flags.bytes, name).little<std::uint32_t>();
   NumberArray array;
   array.shape = take_shape(reader);
-  const Element own = take_element(reader, kInt8, "letters of the name");
+  const MatElement own = take_element(reader, kInt8, "letters of the name");
   if (ByteReader(own.bytes, name).text(own.bytes.size()) != variable) return {};
 
   const auto kind = static_cast<std::uint8_t>(flag);
@@ -113,7 +113,7 @@ std::optional<NumberArray> matrix(std::span<const std::byte> bytes, std::string_
                   "; only full arrays of numbers, classes 6 to 15, are read");
   }
   if ((flag & kComplex) != 0) reader.refuse("variable ", variable, " is complex");
-  const Element numbers = take_element(reader);
+  const MatElement numbers = take_element(reader);
   const std::optional<NumberType> type = number_type(numbers.type);
   if (!type) reader.refuse("variable ", variable, ": its numbers have type ", numbers.type);
   array.type = *type;
@@ -131,7 +131,7 @@ std::optional<NumberArray> compressed_matrix(std::span<const std::byte> bytes,
                                              std::string_view name, std::string_view variable) {
   const std::vector<std::byte> plain = inflated(bytes, name);
   ByteReader reader(plain, name);
-  const Element element = take_element(reader);
+  const MatElement element = take_element(reader);
   if (element.type != kMatrix) return {};
   return matrix(element.bytes, name, variable);
 }
@@ -143,7 +143,7 @@ NumberArray read_mat(std::span<const std::byte> bytes, std::string_view name,
   ByteReader reader(bytes, name);
   check_header(reader);
   while (reader.left() > 0) {
-    const Element element = take_element(reader);
+    const MatElement element = take_element(reader);
     std::optional<NumberArray> found;
     if (element.type == kMatrix) found = matrix(element.bytes, name, variable);
     if (element.type == kCompressed) found = compressed_matrix(element.bytes, name, variable);

@@ -46,7 +46,7 @@ class Bench {
     NetworkOptions options;
     options.time_steps = key.time_steps;
     options.batch = setup_.batch;
-    options.grain = setup_.grain;
+    options.chunk = setup_.chunk;
     options.threads = setup_.threads;
     options.input_spikes = true;
     options.layers = {{.cell = "lif",
@@ -73,7 +73,7 @@ class Bench {
   }
 
   std::int64_t steps_of(std::int64_t time_steps) const {
-    return (time_steps + setup_.grain - 1) / setup_.grain;
+    return (time_steps + setup_.chunk - 1) / setup_.chunk;
   }
   PlanOptions asked(const std::string& strategy) const {
     PlanOptions options;
@@ -89,8 +89,8 @@ class Bench {
     tier_ = tier.tier;
     now_ = {};
     tell("measuring the net and the tier");
-    const auto net = make({setup_.grain, setup_.hidden, setup_.rate});
-    const Chain& measured = costs(*net, {setup_.grain, setup_.hidden, setup_.rate});
+    const auto net = make({setup_.chunk, setup_.hidden, setup_.rate});
+    const Chain& measured = costs(*net, {setup_.chunk, setup_.hidden, setup_.rate});
     const StepCost& step = measured.at(0);
     ProfileOptions options;
     options.tier_seconds = setup_.profile_seconds;
@@ -114,7 +114,7 @@ class Bench {
       fail(ErrorCode::infeasible_budget, "plain backpropagation has no room for one step in ",
            format_bytes(setup_.budget), "; give a larger budget or a smaller hidden layer");
     }
-    results_.plain_steps = std::min(setup_.steps.value_or(kUnlimited), steps * setup_.grain);
+    results_.plain_steps = std::min(setup_.steps.value_or(kUnlimited), steps * setup_.chunk);
     results_.parameters = net.parameters();
     results_.chain =
         Chain::uniform(steps_of(results_.plain_steps), measured.at(0), measured.call());
@@ -158,7 +158,7 @@ class Bench {
       tell("longest sequence, " + strategy);
       const std::int64_t steps = largest_steps(step, results_.chain.call(), ample, asked(strategy));
       DoublePoint point;
-      point.most = steps == kUnlimited ? kUnlimited : steps * setup_.grain;
+      point.most = steps == kUnlimited ? kUnlimited : steps * setup_.chunk;
       const std::int64_t length =
           strategy == "store_all" ? results_.plain_steps : std::min(point.most, far());
       if (length < 1) continue;

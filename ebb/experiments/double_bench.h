@@ -20,7 +20,7 @@
 namespace ebb {
 
 struct DoubleSetup {
-  std::int64_t input = 64, hidden = 512, output = 20, batch = 8, grain = 1;
+  std::int64_t input = 64, hidden = 512, output = 20, batch = 8, chunk = 1;
   double density = 0.1;               // of the recurrent weights
   double rate = 0.05;                 // of input spikes
   double weight_scale = 1;            // which sets the activity

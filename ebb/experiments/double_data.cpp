@@ -81,7 +81,7 @@ std::string double_json(const DoubleSetup& setup, const DoubleResults& results) 
                      {"hidden", setup.hidden},
                      {"batch", setup.batch},
                      {"density", setup.density},
-                     {"grain", setup.grain},
+                     {"grain", setup.chunk},
                      {"budget", setup.budget},
                      {"repeat", setup.repeat},
                      {"parameters", results.parameters},

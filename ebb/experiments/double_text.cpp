@@ -39,8 +39,8 @@ std::string moved_of(const DoublePoint& point) {
   return format_bytes(each < 10_KiB ? each : each / 1_KiB * 1_KiB);
 }
 
-std::string forwards_of(const DoublePoint& point, std::int64_t grain) {
-  const std::int64_t steps = (point.time_steps + grain - 1) / grain;
+std::string forwards_of(const DoublePoint& point, std::int64_t chunk) {
+  const std::int64_t steps = (point.time_steps + chunk - 1) / chunk;
   const auto forwards = static_cast<double>(point.trial.measured.forwards);
   return rounded_number(forwards / static_cast<double>(steps), 0.001);
 }
@@ -54,9 +54,9 @@ void add_ratios(const DoublePoint& point, Row& row) {
   row.insert(row.end(), {format_ratio(point.trial.predicted_ratio),
                          format_ratio(point.trial.measured_ratio), moved_of(point)});
 }
-void add_costs(const DoublePoint& point, std::int64_t grain, Row& row) {
+void add_costs(const DoublePoint& point, std::int64_t chunk, Row& row) {
   add_ratios(point, row);
-  if (point.trial.fits) row.insert(row.end() - 1, forwards_of(point, grain));
+  if (point.trial.fits) row.insert(row.end() - 1, forwards_of(point, chunk));
 }
 
 Row titles(Row first) {
@@ -84,7 +84,7 @@ void write_longest(const DoubleSetup& setup, const DoubleResults& results, Point
     }
     Row& row = costs.emplace_back(Row{strategy_of(trial), std::to_string(point.time_steps),
                                       trial.sync ? "in turn" : "hidden"});
-    add_costs(point, setup.grain, row);
+    add_costs(point, setup.chunk, row);
   }
   out << "(a) The longest sequence that fits the budget, with room in the slow memory\n\n";
   write_table(most, out);
@@ -103,7 +103,7 @@ void write_lengths(const DoubleSetup& setup, const DoubleResults& results,
     Row& row = rows.emplace_back(Row{same ? "" : std::to_string(point.time_steps),
                                      same ? "" : times_of(point.time_steps, results.plain_steps),
                                      strategy_of(point.trial)});
-    add_costs(point, setup.grain, row);
+    add_costs(point, setup.chunk, row);
   }
   out << "\n(c) Time against the length, transfers hidden\n\n";
   write_table(rows, out);
@@ -227,7 +227,7 @@ bool all_same(const DoubleResults& results) {
 
 void write_double(const DoubleSetup& setup, const DoubleResults& results, std::ostream& out) {
   const StepCost& step = results.chain.at(0);
-  const auto grain = static_cast<double>(setup.grain);
+  const auto chunk = static_cast<double>(setup.chunk);
   Lines lines(out);
   lines.add("net", "lif, " + std::to_string(setup.input) + " inputs, " +
                        std::to_string(setup.hidden) + " units, " + format_percent(setup.density) +
@@ -238,10 +238,10 @@ void write_double(const DoubleSetup& setup, const DoubleResults& results, std::o
   lines.add("activity", format_percent(std::round(1000 * results.activity) / 1000) +
                             " of units spike in a time step, " + format_percent(setup.rate) +
                             " of inputs");
-  lines.add("time step", "forward " + format_seconds(step.forward / grain) + ", record " +
-                             format_seconds(step.record / grain) + ", backward " +
-                             format_seconds(step.backward / grain));
-  lines.add("steps", "of plans: " + std::to_string(setup.grain) + " time steps; state " +
+  lines.add("time step", "forward " + format_seconds(step.forward / chunk) + ", record " +
+                             format_seconds(step.record / chunk) + ", backward " +
+                             format_seconds(step.backward / chunk));
+  lines.add("steps", "of plans: " + std::to_string(setup.chunk) + " time steps; state " +
                          format_bytes(step.state) + ", tape " + format_bytes(step.tape));
   lines.add("budget", format_bytes(setup.budget) + " of local memory: plain fits " +
                           std::to_string(results.plain_steps) + " time steps");

@@ -18,9 +18,9 @@ class Bench {
     work_ = setup_.steps;
     for (const std::int64_t length : setup_.lengths) work_ += length;
     {
-      BenchNet net(options_of(setup_.steps, setup_.grain));
+      BenchNet net(options_of(setup_.steps, setup_.chunk));
       tell("measuring the step", 0);
-      results_.grain = net.net().grain();
+      results_.chunk = net.net().chunk();
       results_.parameters = net.parameters();
       results_.plain = net.net().plain_bytes();
       results_.chain =
@@ -28,8 +28,8 @@ class Bench {
       results_.by_memory = measured(net.net(), memory_points());
     }
     for (const std::int64_t length : setup_.lengths) {
-      // The same grain, or the steps of plans would not be the same.
-      BenchNet net(options_of(length, results_.grain));
+      // The same chunk, or the steps of plans would not be the same.
+      BenchNet net(options_of(length, results_.chunk));
       for (GruslysPoint& point : measured(net.net(), length_points(length))) {
         results_.by_steps.push_back(std::move(point));
       }
@@ -38,12 +38,12 @@ class Bench {
   }
 
  private:
-  NetworkOptions options_of(std::int64_t time_steps, std::int64_t grain) const {
+  NetworkOptions options_of(std::int64_t time_steps, std::int64_t chunk) const {
     NetworkOptions options;
     options.time_steps = time_steps;
     options.batch = setup_.batch;
     options.layers = {{.cell = "lstm", .input = setup_.input, .hidden = setup_.hidden}};
-    options.grain = grain;
+    options.chunk = chunk;
     options.threads = setup_.threads;
     return options;
   }

@@ -20,7 +20,7 @@ namespace ebb {
 struct GruslysSetup {
   std::int64_t input = 8, hidden = 128, batch = 50;
   std::int64_t steps = 1000;          // time steps of the first series
-  std::int64_t grain = 0;             // time steps to one step of a plan; 0: chosen
+  std::int64_t chunk = 0;             // time steps to one step of a plan; 0: chosen
   std::vector<std::int64_t> memory;   // of the first series: percents of plain memory
   std::vector<std::int64_t> lengths;  // of the second series: time steps
   std::vector<std::int64_t> budgets;  // of the second series: percents, as above
@@ -43,7 +43,7 @@ struct GruslysPoint {
 };
 
 struct GruslysResults {
-  std::int64_t grain = 1, parameters = 0;
+  std::int64_t chunk = 1, parameters = 0;
   Bytes plain = 0;                      // keeping everything, at GruslysSetup::steps
   Chain chain = Chain::uniform(0, {});  // of the first series
   // Plain first, then auto in each part of memory, then Chen's rule, then auto in its memory.

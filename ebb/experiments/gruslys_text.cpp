@@ -32,7 +32,7 @@ std::string strategy_of(const Trial& trial) {
 
 // A step.
 double forwards(const GruslysPoint& point, const GruslysResults& results) {
-  const std::int64_t steps = (point.time_steps + results.grain - 1) / results.grain;
+  const std::int64_t steps = (point.time_steps + results.chunk - 1) / results.chunk;
   return static_cast<double>(point.trial.measured.forwards) / static_cast<double>(steps);
 }
 std::string forwards_of(const GruslysPoint& point, const GruslysResults& results) {
@@ -101,16 +101,16 @@ const GruslysPoint* goal_of(const GruslysResults& results) {
 
 void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::ostream& out) {
   const StepCost& step = results.chain.at(0);
-  const auto grain = static_cast<double>(results.grain);
+  const auto chunk = static_cast<double>(results.chunk);
   Lines lines(out);
   lines.add("net", "lstm, " + std::to_string(setup.input) + " inputs, " +
                        std::to_string(setup.hidden) + " units, batch " +
                        std::to_string(setup.batch) + ", " + std::to_string(results.parameters) +
                        " parameters");
-  lines.add("time step", "forward " + format_seconds(step.forward / grain) + ", record " +
-                             format_seconds(step.record / grain) + ", backward " +
-                             format_seconds(step.backward / grain));
-  lines.add("steps", "of plans: " + std::to_string(results.grain) + " time steps; state " +
+  lines.add("time step", "forward " + format_seconds(step.forward / chunk) + ", record " +
+                             format_seconds(step.record / chunk) + ", backward " +
+                             format_seconds(step.backward / chunk));
+  lines.add("steps", "of plans: " + std::to_string(results.chunk) + " time steps; state " +
                          format_bytes(step.state) + ", tape " + format_bytes(step.tape));
   lines.add("plain", format_bytes(results.plain) + " keep all of " + std::to_string(setup.steps) +
                          " time steps: 100 % of memory");
@@ -170,7 +170,7 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"hidden", setup.hidden},
       {"batch", setup.batch},
       {"time_steps", setup.steps},
-      {"grain", results.grain},
+      {"grain", results.chunk},
       {"parameters", results.parameters},
       {"plain_bytes", results.plain},
       {"repeat", setup.repeat},

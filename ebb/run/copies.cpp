@@ -16,7 +16,7 @@ std::span<std::byte> span(std::byte* data, Bytes bytes) {
 
 }  // namespace
 
-void Executor::run(const Copy& action) {
+void Executor::copy(const Copy& action) {
   if (action.to == Place::work) {
     load(action);
   } else {
@@ -25,7 +25,7 @@ void Executor::run(const Copy& action) {
   note_peak();
   if (!action.to.is_slow()) return;
   const int tier = action.to.tier();
-  Bytes& peak = measured_.peak[1 + static_cast<std::size_t>(tier)];
+  Bytes& peak = walk_.measured().peak[1 + static_cast<std::size_t>(tier)];
   peak = std::max(peak, held_.held(tier));
 }
 
@@ -34,7 +34,6 @@ void Executor::load(const Copy& action) {
   if (held_.has_work()) held_.wait_free(held_.work_holding());
   held_.need_work();
   held_.work_holding().broken = false;
-  live_ = action.step;
   const Name from{Item::state, action.from, action.step};
   if (!action.from.is_slow()) {
     const Source source = source_of(Place::fast, action.step);
@@ -71,19 +70,13 @@ void Executor::save(const Copy& action) {
   const Bytes bytes = is_state ? cost.state : cost.tape;
   if (action.from == Place::work) {
     held_.wait_ready(held_.work_holding());
-    if (held_.work_holding().broken) recover_work(live_);
+    if (held_.work_holding().broken) recover_work(walk_.live());
   }
   if (!is_state && action.to == Place::fast) {
     held_.add_tapes(action.step, action.step + 1, bytes);
   } else {
     add(to, bytes);
   }
-  if (action.to == Place::fast) (is_state ? measured_.states_kept : measured_.tapes_kept) += 1;
-  if (is_state) {
-    auto& named = measured_.first_states[static_cast<std::size_t>(action.to.id - 1)];
-    if (named.size() < Measured::kStatesNamed) named.push_back(action.step);
-  }
-
   Source source{.holder = from, .kept = true};
   if (is_state && !action.from.is_slow()) source = source_of(action.from, action.step);
   Holding& arrives = held_.holding(to);
@@ -125,7 +118,7 @@ void Executor::add(const Name& name, Bytes bytes) {
                   plan_.machine.platform.tiers[static_cast<std::size_t>(name.place.tier())].name +
                   "'"
             : std::string("fast memory");
-    fail(ErrorCode::out_of_budget, "run: ", place, " is full after ", frontier_,
+    fail(ErrorCode::out_of_budget, "run: ", place, " is full after ", walk_.frontier(),
          " steps: ", error.what(), ". Give it a larger capacity, or expect more steps");
   }
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor: carries out a plan's actions on a Step. What each action means is written in
-// plan/replay.h; where bytes lie is Holdings' business.
+// plan/replay.h; which comes next is PlanWalk's business, where bytes lie that of Holdings.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebb/codec/fields.h"
@@ -17,8 +16,8 @@
 #include "ebb/plan/plan.h"
 #include "ebb/run/holdings.h"
 #include "ebb/run/measured.h"
-#include "ebb/run/progress.h"
 #include "ebb/run/step.h"
+#include "ebb/run/walk.h"
 
 namespace ebb {
 
@@ -29,12 +28,10 @@ struct ExecutorSetup {
   const FieldCodec* state_codec = nullptr;
   // Every item passes the tiers' transforms; else only states that a codec keeps.
   bool transforms_all = false;
-  std::stop_token stop = {};
-  std::function<void(const Progress&)> progress = {};
-  double progress_seconds = 0.1;
+  WalkSetup walk = {};
 };
 
-class Executor {
+class Executor final : private PlanActor {
  public:
   // The step, the chain and the plan must outlive it.
   Executor(Step& step, const Chain& chain, const Plan& plan, const ExecutorSetup& setup);
@@ -47,26 +44,31 @@ class Executor {
   // respect to the initial state. Once after each forward.
   void backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint);
 
-  const Measured& measured() const { return measured_; }
-  void set_stop(std::stop_token stop) { setup_.stop = std::move(stop); }
+  const Measured& measured() const { return walk_.measured(); }
+  void set_stop(std::stop_token stop) { walk_.set_stop(std::move(stop)); }
 
  private:
-  enum class Phase { idle, forward, between, backward };
   using Name = Holdings::Name;
 
-  void take(const Action& action);
-  void run(const Advance& action);
-  void run(const Record& action);
-  void run(const Reverse& action);
-  void run(const Copy& action);
-  void run(const Drop& action) { held_.drop({action.item, action.place, action.step}); }
+  std::int64_t begin() override;
+  void turn() override;
+  void end() override;
+  void forget() noexcept override { held_.clear(); }
+  void prepare(const Action& action) override;
+  std::int64_t advance(const StepSpan& span) override;
+  void record(const StepSpan& span) override;
+  std::int64_t reverse(std::int64_t from, std::int64_t to) override;
+  void copy(const Copy& action) override;
+  void drop(const Drop& action) override { held_.drop({action.item, action.place, action.step}); }
+  bool ended(std::int64_t reached, std::int64_t end) override;
+  Bytes held() const override { return held_.used(); }
 
-  // Forward.
   void hold_live();
-  void pass(std::int64_t from, std::int64_t to, bool records);
-  std::int64_t call(const StepSpan& span, bool records);
-  void finish(std::int64_t steps);
-  void hand_out();
+  void make_room(const Record& action);
+  void gather(const Reverse& action);
+  // One call of the step, in the memory that is there. Returns where it came to.
+  template <class Call>
+  std::int64_t call(TraceEvent::Kind kind, std::int64_t from, std::int64_t to, const Call& call);
 
   // Copies (copies.cpp).
   void load(const Copy& action);
@@ -105,31 +107,16 @@ class Executor {
   Bytes scratch_bytes(std::int64_t from, std::int64_t to) const;
   void note_peak();
   void note(TraceEvent::Kind kind, double start, std::int64_t from, std::int64_t to);
-  void count(std::int64_t steps);
-  void look_up();
-  void tell(double time);
-  template <class Work>
-  void guarded(const Work& work);
 
   Step& step_;
   const Chain& chain_;
   const Plan& plan_;
   ExecutorSetup setup_;
   Holdings held_;
-  Measured measured_;
+  PlanWalk walk_;
   std::vector<std::int64_t> broken_tapes_;
-
-  Phase phase_ = Phase::idle;
-  std::unique_ptr<Cursor> cursor_;
-  std::span<const std::byte> initial_;
-  std::span<std::byte> final_;
-  std::int64_t steps_ = 0;     // Step::kUnknown until found
-  std::int64_t live_ = 0;      // `work` holds the state before this step
-  std::int64_t left_ = 0;      // steps not yet reversed
-  std::int64_t frontier_ = 0;  // the first step that has never run
-  // Clocks are read only so often: every `piece_` steps, which take about kPieceSeconds.
-  std::int64_t piece_ = 1, since_look_ = 0;
-  double began_ = 0, looked_ = 0, told_ = 0;
+  std::span<const std::byte> initial_, adjoint_;
+  std::span<std::byte> final_, initial_adjoint_;
 };
 
 }  // namespace ebb

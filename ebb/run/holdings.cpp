@@ -53,7 +53,7 @@ void Holdings::reserve() {
 }
 
 void Holdings::clear() noexcept {
-  for (Move& move : moves_) {
+  for (ItemMove& move : moves_) {
     if (move.ticket < 0) continue;
     store_->forget(std::exchange(move.ticket, -1));
   }
@@ -68,7 +68,7 @@ void Holdings::clear() noexcept {
     forget(place, states_[place]);
     forget(place, tapes_[place]);
   }
-  for (const Range& range : ranges_) arena_.remove(range.block);
+  for (const TapeRange& range : ranges_) arena_.remove(range.block);
   ranges_.clear();
   for (Arena::Block* const block : {&work_.block, &adjoint_, &scratch_}) {
     if (*block != Arena::kNone) arena_.remove(*block);
@@ -158,7 +158,7 @@ std::size_t Holdings::range_after(std::int64_t step) const {
   const std::size_t size = ranges_.size();
   if (size == 0 || ranges_.back().to <= step) return size;
   const auto found = std::partition_point(ranges_.begin(), ranges_.end(),
-                                          [step](const Range& r) { return r.to <= step; });
+                                          [step](const TapeRange& r) { return r.to <= step; });
   return static_cast<std::size_t>(found - ranges_.begin());
 }
 
@@ -176,7 +176,7 @@ bool Holdings::has_tape(std::int64_t step) const {
 }
 
 Holdings::TapeRun Holdings::tapes_up_to(std::int64_t from, std::int64_t last) const {
-  const Range& range = ranges_[range_after(last)];
+  const TapeRange& range = ranges_[range_after(last)];
   const std::int64_t first = std::max(from, range.from);
   return {first, last + 1, {at(range.block) + (first - range.from) * range.each, range.each}};
 }
@@ -192,13 +192,13 @@ void Holdings::drop_tapes(std::int64_t from, std::int64_t to) {
     const std::size_t i = range_after(to - 1);
     if (to < ranges_[i].to) {
       // What lies behind becomes a range of its own.
-      const Range whole = ranges_[i];
+      const TapeRange whole = ranges_[i];
       const Arena::Block rest = arena_.split(whole.block, (to - whole.from) * whole.each);
       ranges_[i].to = to;
       ranges_.insert(ranges_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                      {to, whole.to, rest, whole.each});
     }
-    Range& range = ranges_[i];
+    TapeRange& range = ranges_[i];
     const std::int64_t first = std::max(from, range.from);
     items_ -= (to - first) * range.each;
     if (first == range.from) {
@@ -215,13 +215,13 @@ void Holdings::drop_tapes(std::int64_t from, std::int64_t to) {
 // Only so many may be under way: the oldest is waited for first.
 std::int32_t Holdings::start(const Name* from, const Name& to, Bytes bytes, bool writes) {
   if (store_->full()) {
-    const auto oldest = std::ranges::min_element(moves_, {}, [](const Move& move) {
+    const auto oldest = std::ranges::min_element(moves_, {}, [](const ItemMove& move) {
       return move.ticket < 0 ? std::numeric_limits<std::int64_t>::max() : move.number;
     });
     settle(static_cast<std::int32_t>(oldest - moves_.begin()));
   }
-  auto idle = std::ranges::find_if(moves_, [](const Move& move) { return move.ticket < 0; });
-  if (idle == moves_.end()) idle = moves_.insert(idle, Move{});
+  auto idle = std::ranges::find_if(moves_, [](const ItemMove& move) { return move.ticket < 0; });
+  if (idle == moves_.end()) idle = moves_.insert(idle, ItemMove{});
   const auto m = static_cast<std::int32_t>(idle - moves_.begin());
   *idle = {};
   idle->number = ++numbered_;
@@ -251,7 +251,7 @@ void Holdings::get(const Name& from, const Name& to, std::span<std::byte> bytes,
 }
 
 void Holdings::settle(std::int32_t m) {
-  Move& move = moves_[static_cast<std::size_t>(m)];
+  ItemMove& move = moves_[static_cast<std::size_t>(m)];
   const bool waits = !store_->done(move.ticket);
   const double before = waits ? now() : 0;
   Holding& destination = *find(move.destination);
@@ -269,7 +269,7 @@ void Holdings::settle(std::int32_t m) {
 
 // Waits and counts; where it failed the holding is broken. What a codec does not take is no fault of
 // the tier, and returned.
-std::exception_ptr Holdings::finish(Move& move, Holding& holding) {
+std::exception_ptr Holdings::finish(ItemMove& move, Holding& holding) {
   try {
     count(move, store_->wait(std::exchange(move.ticket, -1)));
   } catch (const Error& error) {
@@ -283,7 +283,7 @@ std::exception_ptr Holdings::finish(Move& move, Holding& holding) {
   return nullptr;
 }
 
-void Holdings::count(const Move& move, const Store::Times& times) {
+void Holdings::count(const ItemMove& move, const Store::Times& times) {
   const Name& slow = move.writes ? move.destination : move.source;
   TierTraffic& tier = traffic_[static_cast<std::size_t>(slow.place.tier())];
   TierTraffic::Direction& direction = move.writes ? tier.written : tier.read;
@@ -305,7 +305,7 @@ void Holdings::count(const Move& move, const Store::Times& times) {
 
 // Takes the move out of its source's list of transfers.
 void Holdings::unlink(std::int32_t m) {
-  const Move& move = moves_[static_cast<std::size_t>(m)];
+  const ItemMove& move = moves_[static_cast<std::size_t>(m)];
   if (!move.has_source) return;
   std::int32_t* link = &find(move.source)->out;
   while (*link != m) link = &moves_[static_cast<std::size_t>(*link)].earlier_out;
@@ -333,7 +333,7 @@ bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool trans
   wait_ready(source);
   if (source.broken) return false;
   if (store_->full()) settle_all();
-  Move move;
+  ItemMove move;
   move.source = from;
   move.bytes = counted;
   move.ticket = store_->get(from.place.tier(), source.slot, bytes, transform);
@@ -341,7 +341,7 @@ bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool trans
   return !source.broken;
 }
 
-void Holdings::note_failure(const Move& move, const char* what) {
+void Holdings::note_failure(const ItemMove& move, const char* what) {
   ++failed_;
   if (failures_.size() >= kFailuresKept) return;
   const Name& slow = move.writes ? move.destination : move.source;
@@ -361,7 +361,7 @@ void Holdings::visit_states(const std::function<void(Place, std::int64_t)>& visi
 }
 
 void Holdings::visit_tapes(const std::function<void(std::int64_t, std::int64_t)>& visit) const {
-  for (const Range& range : ranges_) visit(range.from, range.to);
+  for (const TapeRange& range : ranges_) visit(range.from, range.to);
 }
 
 }  // namespace ebb

@@ -129,12 +129,12 @@ class Holdings {
   std::int64_t failed() const { return failed_; }
 
  private:
-  struct Range {
+  struct TapeRange {
     std::int64_t from, to;
     Arena::Block block;
     Bytes each;
   };
-  struct Move {
+  struct ItemMove {
     Store::Ticket ticket = -1;  // -1: not in use
     std::int64_t number = 0;    // in order of their starts
     Name source, destination;
@@ -153,9 +153,9 @@ class Holdings {
   void settle(std::int32_t move);
   void unlink(std::int32_t move);
   void settle_all();
-  std::exception_ptr finish(Move& move, Holding& holding);
-  void count(const Move& move, const Store::Times& times);
-  void note_failure(const Move& move, const char* what);
+  std::exception_ptr finish(ItemMove& move, Holding& holding);
+  void count(const ItemMove& move, const Store::Times& times);
+  void note_failure(const ItemMove& move, const char* what);
   std::size_t range_after(std::int64_t step) const;
 
   HoldingsSetup setup_;
@@ -166,8 +166,8 @@ class Holdings {
   Arena::Block adjoint_ = Arena::kNone, scratch_ = Arena::kNone;
   Bytes items_ = 0;
   std::vector<StepTable<Holding>> states_, tapes_;  // [0]: fast, then the tiers
-  std::vector<Range> ranges_;                       // tapes in fast, ascending
-  std::vector<Move> moves_;
+  std::vector<TapeRange> ranges_;                   // tapes in fast, ascending
+  std::vector<ItemMove> moves_;
   std::int64_t numbered_ = 0;
   std::vector<TierTraffic> traffic_;
   double stalled_ = 0;

@@ -22,7 +22,7 @@ StackOptions stack_of(const NetworkOptions& options) {
   stack.time_steps = options.time_steps;
   stack.batch = options.batch;
   stack.layers = options.layers;
-  stack.grain = options.grain;
+  stack.chunk = options.chunk;
   stack.pipelined = options.pipelined;
   stack.dropout = options.dropout;
   stack.seed = options.seed;
@@ -69,8 +69,8 @@ struct Network<Number>::State : Outside<Number> {
     if (!rows) fail(ErrorCode::invalid_argument, "the network has no input; set it first");
     const std::span<const Row> row = rows.at(t);
     if (rows.bytes() > 0) return row.data();
-    kept.resize(at(stack.grain()) * rows.width());
-    Row* const place = kept.data() + at(t % stack.grain()) * rows.width();
+    kept.resize(at(stack.chunk()) * rows.width());
+    Row* const place = kept.data() + at(t % stack.chunk()) * rows.width();
     std::copy(row.begin(), row.end(), place);
     return place;
   }
@@ -140,8 +140,8 @@ std::int64_t Network<Number>::outputs() const {
   return state_->stack.outputs();
 }
 template <class Number>
-std::int64_t Network<Number>::grain() const {
-  return state_->stack.grain();
+std::int64_t Network<Number>::chunk() const {
+  return state_->stack.chunk();
 }
 
 template <class Number>

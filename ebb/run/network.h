@@ -22,8 +22,11 @@ struct NetworkOptions {
   std::vector<LayerOptions> layers =
       {};  // lowest first; the last may be a readout, linear or leaky
   // Time steps that a plan counts as one step; 0: chosen from the sizes and whether units
-  // spike. Gradients are the same bits for every plan, but not for every grain.
-  std::int64_t grain = 0;
+  // spike. Gradients are the same bits for every plan, but not for every chunk.
+  union {
+    std::int64_t chunk = 0;
+    [[deprecated("it is called chunk")]] std::int64_t grain;
+  };
   bool pipelined = false;         // a layer reads what the one below gave a time step before
   double dropout = 0;             // probability that an output is not heard by the layer above
   bool input_spikes = false;      // inputs are bits, see set_spikes
@@ -72,7 +75,8 @@ class Network : public Step {
   std::int64_t batch() const;
   std::int64_t inputs() const;
   std::int64_t outputs() const;
-  std::int64_t grain() const;
+  std::int64_t chunk() const;
+  [[deprecated("it is called chunk")]] std::int64_t grain() const { return chunk(); }
 
   // Rows of B * I numbers, or of B * words_of(I) words of bits, one row for each time step.
   void set_input(Sequence<const Number> input);

@@ -15,12 +15,12 @@ namespace {
 constexpr std::size_t kKept = 16;
 
 struct Cache {
-  struct Entry {
+  struct CachedPlan {
     std::string key;
     std::shared_ptr<const Plan> plan;
   };
   std::mutex mutex;
-  std::deque<Entry> entries;  // the last used in front
+  std::deque<CachedPlan> entries;  // the last used in front
   std::int64_t hits = 0;
 };
 
@@ -47,7 +47,7 @@ std::shared_ptr<const Plan> cached_plan(const Chain& chain, const Platform& plat
   Cache& plans = cache();
   {
     const std::scoped_lock lock(plans.mutex);
-    const auto found = std::ranges::find(plans.entries, key, &Cache::Entry::key);
+    const auto found = std::ranges::find(plans.entries, key, &Cache::CachedPlan::key);
     if (found != plans.entries.end()) {
       ++plans.hits;
       std::rotate(plans.entries.begin(), found, found + 1);

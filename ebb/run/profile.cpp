@@ -55,9 +55,9 @@ Bytes free_room(const ProfileOptions& options) {
 }
 
 // The state and everything that calls of a Step need.
-class Bench {
+class StepBench {
  public:
-  Bench(Step& step, const Chain& chain, const ProfileOptions& options)
+  StepBench(Step& step, const Chain& chain, const ProfileOptions& options)
       : step_(step), options_(options) {
     Bytes state = step.final_bytes(), tape = 0, adjoint = 1, scratch = 1;
     for (std::int64_t i = 0; i < (chain.is_uniform() ? 1 : chain.steps()); ++i) {
@@ -111,15 +111,15 @@ class Bench {
   Buffer state_, adjoint_, scratch_, tape_memory_;
 };
 
-struct Costs {
+struct StepTimes {
   StepCost step;
   double call = 0;
 };
 
 // Steps alike: one call of one step against one call of many separates seconds per call from
 // seconds per step.
-Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& options) {
-  Bench bench(step, chain, options);
+StepTimes measure_alike(Step& step, const Chain& chain, const ProfileOptions& options) {
+  StepBench bench(step, chain, options);
   const double until = seconds_now() + options.step_seconds;
   const auto repeat = [&](double share, const std::function<double()>& once) {
     std::vector<double> times;
@@ -137,7 +137,7 @@ Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& option
   advance(1);
   while (many < most && advance(many) < kLongEnough) many = std::min(most, 2 * many);
 
-  Costs costs;
+  StepTimes costs;
   const double one = repeat(0.2, [&] { return advance(1); });
   const double all = many > 1 ? repeat(0.2, [&] { return advance(many); }) : one;
   const double each = many > 1 ? (all - one) / static_cast<double>(many - 1) : one;
@@ -161,7 +161,7 @@ Costs measure_alike(Step& step, const Chain& chain, const ProfileOptions& option
 
 // Steps that differ: each by itself. Those that the time does not suffice for get the mean.
 std::vector<StepCost> measure_each(Step& step, const Chain& chain, const ProfileOptions& options) {
-  Bench bench(step, chain, options);
+  StepBench bench(step, chain, options);
   std::vector<StepCost> costs;
   const double until = seconds_now() + options.step_seconds;
   StepCost sum{.forward = 0, .record = 0, .backward = 0};
@@ -201,10 +201,10 @@ class TierBench {
                options.host_ledger.value_or(Ledger()), memory_.at(0, 2 * large)),
         seconds_(options.tier_seconds / 2) {}
 
-  struct Times {
+  struct TransferTimes {
     double write = 0, read = 0, both = 0;  // seconds, of items of one size
   };
-  Times measure(Bytes bytes) {
+  TransferTimes measure(Bytes bytes) {
     const Store::Slot first = store_.add(0, bytes), second = store_.add(0, bytes);
     const auto put = [&](Store::Slot slot) {
       return store_.put(0, slot, memory_.at(slot == first ? 0 : large_, bytes));
@@ -301,7 +301,7 @@ Tier profile_tier(const SlowTier& tier, Bytes item, const ProfileOptions& option
   // A tier that holds no two items is of no use, and needs no speed.
   if (allowed < item) return found;
   TierBench bench(tier, large, options);
-  const TierBench::Times little = bench.measure(small), much = bench.measure(large);
+  const TierBench::TransferTimes little = bench.measure(small), much = bench.measure(large);
   split(little.write, much.write, small, large, found.write_rate, found.write_latency);
   split(little.read, much.read, small, large, found.read_rate, found.read_latency);
   // Both directions at once take hardly longer than one of them, or they share a lane.
@@ -325,7 +325,7 @@ Chain profile_step(Step& step, bool has_tiers, const ProfileOptions& options) {
   }
   step.begin();
   if (chain.is_uniform()) {
-    const Costs costs = measure_alike(step, chain, options);
+    const StepTimes costs = measure_alike(step, chain, options);
     const Chain seconds = Chain::uniform(steps, costs.step, costs.call);
     chain = chain_of(step, has_tiers, steps, &seconds);
   } else {

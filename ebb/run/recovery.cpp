@@ -25,7 +25,7 @@ void Executor::recover_work(std::int64_t step) {
   held_.work_holding().broken = false;
   const std::int64_t nearest = from;
   while (from < step) {
-    const std::int64_t end = std::min(step, from + piece_);
+    const std::int64_t end = std::min(step, from + walk_.piece());
     try {
       std::byte* const scratch = held_.take_scratch(scratch_bytes(from, end));
       step_.advance({from, end, false}, held_.work(), scratch);
@@ -34,8 +34,8 @@ void Executor::recover_work(std::int64_t step) {
       give_up(Item::state, step, error);
     }
     held_.give_scratch();
-    measured_.extra_forwards += end - from;
-    count(end - from);
+    walk_.measured().extra_forwards += end - from;
+    walk_.count(end - from);
     from = end;
   }
   note(TraceEvent::Kind::recover, start, nearest, step);
@@ -91,7 +91,7 @@ std::int64_t Executor::load_nearest(std::int64_t step) {
 // Records `step` again into the room that its tape has in fast memory. `work` is used for that and
 // put back.
 void Executor::recover_tape(std::int64_t step) {
-  const std::int64_t live = live_;
+  const std::int64_t live = walk_.live();
   const bool had_work = held_.has_work();
   try {
     held_.need_work();
@@ -104,7 +104,7 @@ void Executor::recover_tape(std::int64_t step) {
     give_up(Item::tape, step, error);
   }
   held_.give_scratch();
-  measured_.extra_forwards += 1;
+  walk_.measured().extra_forwards += 1;
   held_.tape_holding(step).broken = false;
   if (had_work) {
     recover_work(live);

@@ -139,9 +139,10 @@ struct Run::State {
     setup.holdings = needed();
     setup.state_codec = codecs.state();
     setup.transforms_all = codecs.for_transfers();
-    setup.stop = options.stop;
-    setup.progress = options.progress;
-    setup.progress_seconds = options.progress_seconds;
+    setup.walk = {.in_pieces = true,
+                  .stop = options.stop,
+                  .progress = options.progress,
+                  .progress_seconds = options.progress_seconds};
     booked = setup.holdings.fast;
     executor = std::make_unique<Executor>(step, chain, *plan, setup);
   }

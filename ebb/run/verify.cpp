@@ -16,14 +16,14 @@
 namespace ebb {
 namespace {
 
-struct Part {
+struct ComparedPart {
   std::string name;
   Element element = Element::byte;
   std::vector<std::byte> bytes;
 };
 
 // A state in parts by its fields; in one part of bytes where a Step names none.
-void add_state(std::vector<Part>& parts, const std::string& name, const Step& step,
+void add_state(std::vector<ComparedPart>& parts, const std::string& name, const Step& step,
                std::span<const std::byte> state) {
   const std::vector<FieldShape> fields = step.state_fields();
   if (fields.empty()) {
@@ -37,19 +37,19 @@ void add_state(std::vector<Part>& parts, const std::string& name, const Step& st
   }
 }
 
-struct Outcome {
+struct RunResults {
   std::string strategy;
-  std::vector<Part> parts;
+  std::vector<ComparedPart> parts;
 };
 
-Outcome outcome_of(Step& step, const RunOptions& options, std::span<const std::byte> initial) {
+RunResults outcome_of(Step& step, const RunOptions& options, std::span<const std::byte> initial) {
   Run run(step, options);
   std::vector<std::byte> final(static_cast<std::size_t>(step.final_bytes()));
   std::vector<std::byte> adjoint = ones(step, final.size());
   std::vector<std::byte> initial_adjoint(initial.size());
   run.forward(initial, std::span(final));
   run.backward(std::span<const std::byte>(adjoint), std::span(initial_adjoint));
-  Outcome outcome{run.plan().strategy, {}};
+  RunResults outcome{run.plan().strategy, {}};
   add_state(outcome.parts, "final state", step, final);
   add_state(outcome.parts, "initial adjoint", step, initial_adjoint);
   for (const Field& field : step.gradients()) {
@@ -59,7 +59,7 @@ Outcome outcome_of(Step& step, const RunOptions& options, std::span<const std::b
   return outcome;
 }
 
-Difference compare(const Part& is, const Part& should) {
+Difference compare(const ComparedPart& is, const ComparedPart& should) {
   Difference found{.name = is.name};
   const auto size = static_cast<std::size_t>(element_bytes(is.element));
   found.elements = static_cast<std::int64_t>(is.bytes.size() / size);
@@ -148,8 +148,8 @@ Verification compare_runs(Step& step, RunOptions asked, RunOptions plain,
 
   Verification found;
   found.steps = steps;
-  const Outcome is = outcome_of(prefix, asked, initial);
-  const Outcome should = outcome_of(prefix, plain, initial);
+  const RunResults is = outcome_of(prefix, asked, initial);
+  const RunResults should = outcome_of(prefix, plain, initial);
   found.strategy = is.strategy;
   found.against = should.strategy;
   for (std::size_t i = 0; i < is.parts.size(); ++i) {

@@ -57,9 +57,9 @@ struct Chunk {
 };
 
 // One range of bytes on its way through a ring.
-class Move {
+class RingMove {
  public:
-  Move(Ring& ring, const UnnamedFile& file, std::span<std::byte> memory, bool writes)
+  RingMove(Ring& ring, const UnnamedFile& file, std::span<std::byte> memory, bool writes)
       : ring_(ring), file_(file), memory_(memory), writes_(writes) {
     for (std::size_t slot = 0; slot < kInFlight; ++slot) free_[slot] = slot;
   }
@@ -222,7 +222,7 @@ class UringMover : public FileMover {
 
   void move(const UnnamedFile& file, const Chunk& all, bool writes) {
     std::unique_ptr<Ring> ring = take_ring();
-    Move move(*ring, file, memory_, writes);
+    RingMove move(*ring, file, memory_, writes);
     if (move.run(all)) {
       const std::scoped_lock lock(mutex_);
       rings_.push_back(std::move(ring));

@@ -119,9 +119,9 @@ class Store::Lane {
   bool closing_ = false;
 };
 
-struct Store::Tier {
-  Tier(const SlowTier& slow, const TierNeeds& tier_needs, const Ledger& ledger,
-       std::span<std::byte> memory, double store_opened)
+struct Store::OpenTier {
+  OpenTier(const SlowTier& slow, const TierNeeds& tier_needs, const Ledger& ledger,
+           std::span<std::byte> memory, double store_opened)
       : needs(tier_needs),
         checksum(slow.checksum),
         at_once(slow.at_once),
@@ -143,11 +143,11 @@ struct Store::Tier {
                                    [this, workers](Transfer& t, int w) { serve(t, workers + w); });
   }
 
-  struct Item {
+  struct StoredItem {
     Arena::Block block = Arena::kNone;
     Stored stored;
   };
-  Item& at(Slot slot) { return items[static_cast<std::size_t>(slot)]; }
+  StoredItem& at(Slot slot) { return items[static_cast<std::size_t>(slot)]; }
 
   void start(Transfer& t) {
     const bool transforms = t.transform && needs.encode;
@@ -244,7 +244,7 @@ struct Store::Tier {
   double opened;
   std::unique_ptr<Medium> medium;
   Arena arena;
-  std::vector<Item> items;
+  std::vector<StoredItem> items;
   std::vector<Slot> unused;
   std::vector<Buffer> bounce;    // per worker: writers, then readers
   std::vector<std::byte> chunk;  // for move, once it is needed
@@ -277,7 +277,7 @@ Store::Store(const std::vector<SlowTier>& tiers, const std::vector<TierNeeds>& n
          needs.size());
   }
   for (std::size_t i = 0; i < tiers.size(); ++i) {
-    tiers_.push_back(std::make_unique<Tier>(tiers[i], needs[i], ledger, memory, opened_));
+    tiers_.push_back(std::make_unique<OpenTier>(tiers[i], needs[i], ledger, memory, opened_));
   }
   for (std::size_t i = kInFlight; i > 0; --i) idle_.push_back(static_cast<Ticket>(i - 1));
 }
@@ -285,7 +285,7 @@ Store::Store(const std::vector<SlowTier>& tiers, const std::vector<TierNeeds>& n
 Store::~Store() = default;
 
 Store::Slot Store::add(int tier, Bytes bytes) {
-  Tier& t = *tiers_[static_cast<std::size_t>(tier)];
+  OpenTier& t = *tiers_[static_cast<std::size_t>(tier)];
   if (t.needs.encode && bytes > t.needs.largest) {
     fail(ErrorCode::invalid_argument, "Store::add: ", format_bytes(bytes),
          "; the largest item was to be ", format_bytes(t.needs.largest));
@@ -302,7 +302,7 @@ Store::Slot Store::add(int tier, Bytes bytes) {
 }
 
 void Store::drop(int tier, Slot slot) {
-  Tier& t = *tiers_[static_cast<std::size_t>(tier)];
+  OpenTier& t = *tiers_[static_cast<std::size_t>(tier)];
   t.arena.remove(t.at(slot).block);
   t.unused.push_back(slot);
 }
@@ -317,7 +317,7 @@ Store::Ticket Store::get(int tier, Slot slot, std::span<std::byte> item, bool tr
 
 Store::Ticket Store::start(int tier, Slot slot, std::span<std::byte> item, bool writes,
                            bool transform) {
-  Tier& t = *tiers_[static_cast<std::size_t>(tier)];
+  OpenTier& t = *tiers_[static_cast<std::size_t>(tier)];
   const Arena::Block block = t.at(slot).block;
   // What a transform makes of an item is seen later.
   const bool encodes = transform && t.needs.encode;

@@ -83,9 +83,9 @@ class Store {
   class Lane;
   struct Stored;
   struct Transfer;
-  struct Tier;
+  struct OpenTier;
   std::unique_ptr<Transfer[]> transfers_;
-  std::vector<std::unique_ptr<Tier>> tiers_;  // their threads use the transfers
+  std::vector<std::unique_ptr<OpenTier>> tiers_;  // their threads use the transfers
   std::vector<Ticket> idle_;
   double opened_ = 0;
 

@@ -23,7 +23,7 @@ NetworkOptions network_of(const TrainOptions& options, const TaskShape& shape, i
   const std::int64_t reach = truncation(options);
   net.time_steps = reach > 0 ? std::min(reach, shape.steps) : shape.steps;
   net.batch = options.batch;
-  net.grain = options.grain;
+  net.chunk = options.chunk;
   net.pipelined = options.pipelined;
   net.dropout = options.dropout;
   net.input_spikes = shape.spikes;

@@ -25,12 +25,12 @@ bool stays(const Json& json, std::int64_t last) {
          iteration->get<std::uint64_t>() <= static_cast<std::uint64_t>(last);
 }
 
-struct Kept {
+struct EarlierLines {
   std::string text;
   double seconds = 0;  // of the last line
 };
-Kept cut(std::string_view text, std::int64_t last) {
-  Kept kept;
+EarlierLines cut(std::string_view text, std::int64_t last) {
+  EarlierLines kept;
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     const std::string_view line = text.substr(0, end);
     const Json json = Json::parse(line.begin(), line.end(), nullptr, false);
@@ -89,7 +89,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& directory, std::int64_t la
   if (file_exists(path)) {
     const std::vector<std::byte> bytes = read_file(path);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const Kept kept = cut(text, last);
+    const EarlierLines kept = cut(text, last);
     if (kept.text != text) replace_file(path, kept.text);
     seconds_ = kept.seconds;
   }

@@ -57,7 +57,7 @@ void visit_options(Options& o, Visit visit) {
   visit("dropout", o.dropout);
   visit_cell_options(o.layer, visit);
   visit("dtype", o.dtype);
-  visit("grain", o.grain);
+  visit("grain", o.chunk);
   visit("threads", o.threads);
   visit("budget", o.budget);
   visit("strategy", o.strategy);

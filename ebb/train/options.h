@@ -29,7 +29,7 @@ struct TrainOptions {
   bool pipelined = false;
   double dropout = 0;
   std::string dtype = "float";  // or "double"
-  std::int64_t grain = 0;       // see NetworkOptions
+  std::int64_t chunk = 0;       // see NetworkOptions
   int threads = 0;              // 0: all processors, shared by the processes
 
   // "64MiB", "5%" of what keeping everything takes, or "unlimited".

@@ -26,10 +26,10 @@ class HeaderReader final : public Json::json_sax_t {
   TensorHeader take() { return std::move(header_); }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::outside) {
-      place_ = Place::tensors;
-    } else if (place_ == Place::tensors) {
-      place_ = name_ == kNotesKey ? Place::notes : Place::tensor;
+    if (nesting_ == Nesting::outside) {
+      nesting_ = Nesting::tensors;
+    } else if (nesting_ == Nesting::tensors) {
+      nesting_ = name_ == kNotesKey ? Nesting::notes : Nesting::tensor;
       tensor_ = {};
       has_type_ = has_shape_ = has_offsets_ = false;
     } else {
@@ -39,9 +39,9 @@ class HeaderReader final : public Json::json_sax_t {
   }
 
   bool key(std::string& key) override {
-    if (place_ == Place::tensor) {
+    if (nesting_ == Nesting::tensor) {
       begin_field(key);
-    } else if (place_ == Place::notes) {
+    } else if (nesting_ == Nesting::notes) {
       note_ = key;
     } else {
       name_ = key;
@@ -53,12 +53,12 @@ class HeaderReader final : public Json::json_sax_t {
   }
 
   bool string(std::string& text) override {
-    if (place_ == Place::notes) {
+    if (nesting_ == Nesting::notes) {
       if (!header_.notes.emplace(note_, text).second) {
         fail(ErrorCode::invalid_argument, what_, ": ", kNotesKey, " has ", shown_name(note_),
              " twice");
       }
-    } else if (place_ == Place::tensor && field_ == Field::type) {
+    } else if (nesting_ == Nesting::tensor && field_ == TensorField::type) {
       tensor_.view.type = type_of(text);
     } else {
       refuse("text");
@@ -68,11 +68,11 @@ class HeaderReader final : public Json::json_sax_t {
 
   bool number_unsigned(std::uint64_t number) override {
     constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if ((place_ != Place::shape && place_ != Place::offsets) || number > most) {
+    if ((nesting_ != Nesting::shape && nesting_ != Nesting::offsets) || number > most) {
       refuse(std::to_string(number));
     }
     const auto value = static_cast<std::int64_t>(number);
-    if (place_ == Place::shape) {
+    if (nesting_ == Nesting::shape) {
       tensor_.view.shape.push_back(value);
     } else {
       if (offsets_ > 1) refuse("a third offset");
@@ -83,20 +83,20 @@ class HeaderReader final : public Json::json_sax_t {
   }
 
   bool start_array(std::size_t) override {
-    if (place_ != Place::tensor || field_ == Field::type) refuse("an array");
-    place_ = field_ == Field::shape ? Place::shape : Place::offsets;
+    if (nesting_ != Nesting::tensor || field_ == TensorField::type) refuse("an array");
+    nesting_ = field_ == TensorField::shape ? Nesting::shape : Nesting::offsets;
     offsets_ = 0;
     return true;
   }
 
   bool end_array() override {
-    if (place_ == Place::offsets && offsets_ != 2) refuse("fewer than two offsets");
-    place_ = Place::tensor;
+    if (nesting_ == Nesting::offsets && offsets_ != 2) refuse("fewer than two offsets");
+    nesting_ = Nesting::tensor;
     return true;
   }
 
   bool end_object() override {
-    if (place_ == Place::tensor) {
+    if (nesting_ == Nesting::tensor) {
       if (!has_type_ || !has_shape_ || !has_offsets_) {
         fail(ErrorCode::invalid_argument, what_, ": tensor ", shown_name(name_),
              " lacks dtype, shape or data_offsets");
@@ -104,7 +104,7 @@ class HeaderReader final : public Json::json_sax_t {
       tensor_.view.name = name_;
       header_.tensors.push_back(std::move(tensor_));
     }
-    place_ = place_ == Place::tensors ? Place::outside : Place::tensors;
+    nesting_ = nesting_ == Nesting::tensors ? Nesting::outside : Nesting::tensors;
     return true;
   }
 
@@ -118,8 +118,8 @@ class HeaderReader final : public Json::json_sax_t {
   }
 
  private:
-  enum class Place { outside, tensors, tensor, shape, offsets, notes };
-  enum class Field { type, shape, offsets };
+  enum class Nesting { outside, tensors, tensor, shape, offsets, notes };
+  enum class TensorField { type, shape, offsets };
 
   void begin_field(std::string_view key) {
     const bool type = key == "dtype", shape = key == "shape", offsets = key == "data_offsets";
@@ -129,7 +129,7 @@ class HeaderReader final : public Json::json_sax_t {
            shown_name(key), "; it must have dtype, shape and data_offsets, once each");
     }
     has = true;
-    field_ = type ? Field::type : shape ? Field::shape : Field::offsets;
+    field_ = type ? TensorField::type : shape ? TensorField::shape : TensorField::offsets;
   }
 
   TensorType type_of(std::string_view word) const {
@@ -146,15 +146,15 @@ class HeaderReader final : public Json::json_sax_t {
 
   [[noreturn]] void refuse(std::string_view found) const {
     fail(ErrorCode::invalid_argument, what_, ": the header has ", found,
-         place_ == Place::outside ? std::string(" instead of an object")
-                                  : " where it does not belong, at " + shown_name(name_));
+         nesting_ == Nesting::outside ? std::string(" instead of an object")
+                                      : " where it does not belong, at " + shown_name(name_));
   }
 
   std::string_view what_;
   TensorHeader header_;
   std::unordered_set<std::string> names_;
-  Place place_ = Place::outside;
-  Field field_ = Field::type;
+  Nesting nesting_ = Nesting::outside;
+  TensorField field_ = TensorField::type;
   std::string name_, note_;
   HeaderTensor tensor_;
   bool has_type_ = false, has_shape_ = false, has_offsets_ = false;

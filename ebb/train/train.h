@@ -14,6 +14,7 @@
 #include "ebb/data/task.h"
 #include "ebb/run/report.h"
 #include "ebb/store/slow_tier.h"
+#include "ebb/train/checkpoint.h"
 #include "ebb/train/metrics.h"
 #include "ebb/train/options.h"
 #include "ebb/train/ranks.h"
@@ -26,7 +27,7 @@ struct TrainPlan {
   std::int64_t iterations = 0, first = 0;  // all; done before, where it was resumed
   std::int64_t parameters = 0;
   int threads = 0, ranks = 1;
-  std::int64_t steps = 0, grain = 0;  // that the plan counts; time steps in each
+  std::int64_t steps = 0, chunk = 0;  // that the plan counts; time steps in each
   std::int64_t windows = 1;           // truncated gradients in an iteration; 1: exact
   std::string strategy;               // the one chosen
   Prediction prediction;              // of one iteration, but for the windows
@@ -65,8 +66,13 @@ struct TrainResult {
 // Error(infeasible_budget), Error(io). With several processes each of them calls it; only rank 0
 // writes files, and a process that throws must end all (see Ranks).
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks);
+// Goes on from the checkpoint in settings.out, which the caller has loaded; it is not read again.
+TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                  Checkpoint from);
 
 // The options that a checkpoint was trained with.
+TrainOptions checkpoint_options(const Checkpoint& checkpoint,
+                                const std::filesystem::path& directory);
 TrainOptions checkpoint_options(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -47,7 +47,8 @@ void add_up(Ranks& ranks, Score& score) {
 }  // namespace
 
 template <class Number>
-Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks)
+Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                         std::optional<Checkpoint> from)
     : options_(options),
       settings_(settings),
       ranks_(ranks),
@@ -56,20 +57,21 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
       sampler_(task_->samples(Split::train), options.seed),
       optimiser_(options.optimiser, 0) {
   began_ = seconds_now();
-  if (settings_.resume && options_.processes != ranks_.size()) {
+  if (from && options_.processes != ranks_.size()) {
     fail(ErrorCode::invalid_argument, "the checkpoint was trained by ", options_.processes,
          " processes; go on with as many, there are ", ranks_.size());
   }
   options_.processes = ranks_.size();
-  if (!settings_.resume && !settings_.out.empty() &&
-      std::filesystem::exists(settings_.out / "train.json")) {
+  if (!from && !settings_.out.empty() && std::filesystem::exists(settings_.out / "train.json")) {
     throw Error(ErrorCode::invalid_argument, settings_.out.string() + " holds a checkpoint already",
                 {}, "resume it, or take another directory");
   }
   fill(Split::train, 0);
   run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_);
   optimiser_ = Optimiser<Number>(options_.optimiser, run_->network().values().size());
-  if (settings_.resume) load();
+  const bool resumes = from.has_value();
+  if (from) restore(*from);
+  from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {
     std::error_code error;
     std::filesystem::create_directories(settings_.out, error);
@@ -77,7 +79,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
       fail(ErrorCode::io, "cannot make the directory ", settings_.out.string(), ": ",
            error.message());
     }
-    metrics_.emplace(settings_.out, settings_.resume ? first_ : -1);
+    metrics_.emplace(settings_.out, resumes ? first_ : -1);
     earlier_ = metrics_->seconds();
   }
 }
@@ -244,7 +246,7 @@ void Trainer<Number>::announce() {
   plan.ranks = ranks_.size();
   plan.threads = network_of(options_, shape_, ranks_.rank(), ranks_.size()).threads;
   plan.steps = network.steps();
-  plan.grain = network.grain();
+  plan.chunk = network.chunk();
   plan.windows = run_->windows();
   plan.strategy = run.plan().strategy;
   plan.prediction = run.plan().prediction;
@@ -307,16 +309,15 @@ void Trainer<Number>::save(std::int64_t iteration) {
 }
 
 template <class Number>
-void Trainer<Number>::load() {
-  const Checkpoint checkpoint = load_checkpoint(settings_.out);
+void Trainer<Number>::restore(const Checkpoint& from) {
   for (const TensorView& own : model_tensors()) {
     if (own.type != tensor_type<Number>()) continue;  // a pattern, drawn again by the seed
     auto* const numbers = reinterpret_cast<Number*>(const_cast<std::byte*>(own.bytes.data()));
-    const TensorView& saved = find_tensor(checkpoint.model, own.name);
+    const TensorView& saved = find_tensor(from.model, own.name);
     copy_tensor<Number>(saved, {numbers, own.bytes.size() / sizeof(Number)});
   }
-  optimiser_.restore(checkpoint.optimiser);
-  first_ = checkpoint.iteration;
+  optimiser_.restore(from.optimiser);
+  first_ = from.iteration;
   saved_ = first_;
 }
 

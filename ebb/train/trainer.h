@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "ebb/data/sampler.h"
 #include "ebb/train/batch_run.h"
@@ -13,7 +14,9 @@ namespace ebb {
 template <class Number>
 class Trainer {
  public:
-  Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks);
+  // Goes on from a checkpoint if there is one.
+  Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+          std::optional<Checkpoint> from);
   TrainResult run();
 
  private:
@@ -22,7 +25,7 @@ class Trainer {
   std::optional<Metrics> test(std::int64_t iteration);
   void tell(const Metrics& metrics);
   void save(std::int64_t iteration);
-  void load();
+  void restore(const Checkpoint& from);
   void announce();
   std::stop_token stop() const;
   std::vector<TensorView> model_tensors();

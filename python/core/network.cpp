@@ -32,14 +32,14 @@ void check_signals() {
 std::unique_ptr<NetworkRun> network_run(const std::string& dtype, std::vector<LayerOptions> layers,
                                         std::int64_t time_steps, std::int64_t batch, Bytes budget,
                                         std::string strategy, std::vector<SlowTier> tiers,
-                                        const std::optional<Ledger>& ledger, std::int64_t grain,
+                                        const std::optional<Ledger>& ledger, std::int64_t chunk,
                                         int threads, bool input_gradient,
                                         std::vector<std::int64_t> batch_sizes, bool reverse) {
   NetworkRunOptions options;
   options.network.layers = std::move(layers);
   options.network.time_steps = time_steps;
   options.network.batch = batch;
-  options.network.grain = grain;
+  options.network.chunk = chunk;
   options.network.threads = threads;
   options.network.input_gradient = input_gradient;
   options.budget = budget;
@@ -114,7 +114,7 @@ void bind_network(nb::module_& module) {
                      return rows;
                    })
       .def_prop_ro("state_arrays", &NetworkRun::state_arrays)
-      .def_prop_ro("grain", &NetworkRun::grain)
+      .def_prop_ro("chunk", &NetworkRun::chunk)
       .def_prop_ro("plain_bytes", &NetworkRun::plain_bytes)
       .def_prop_rw("budget", &NetworkRun::budget, &NetworkRun::set_budget)
       .def("least_budget", &NetworkRun::least_budget, "strategy"_a, Released())
@@ -127,7 +127,7 @@ void bind_network(nb::module_& module) {
       .def("report", &NetworkRun::report);
   module.def("network_run", &network_run, nb::kw_only(), "dtype"_a, "layers"_a, "time_steps"_a,
              "batch"_a, "budget"_a = kUnlimited, "strategy"_a = "auto",
-             "tiers"_a = std::vector<SlowTier>{}, "ledger"_a = nb::none(), "grain"_a = 0,
+             "tiers"_a = std::vector<SlowTier>{}, "ledger"_a = nb::none(), "chunk"_a = 0,
              "threads"_a = 1, "input_gradient"_a = true,
              "batch_sizes"_a = std::vector<std::int64_t>{}, "reverse"_a = false, Released());
 }

@@ -53,7 +53,7 @@ class NumberRun : public NetworkRun {
 
   const std::vector<NetworkParameter>& layout() const override { return net_.layout(); }
   std::int64_t state_arrays() const override { return fields() + (spikes_ ? 1 : 0); }
-  std::int64_t grain() const override { return net_.grain(); }
+  std::int64_t chunk() const override { return net_.chunk(); }
   Bytes plain_bytes() const override { return net_.plain_bytes(); }
   Bytes budget() const override { return options_.budget; }
   void set_budget(Bytes budget) override {
@@ -163,7 +163,7 @@ class NumberRun : public NetworkRun {
   std::string kind() const {
     std::ostringstream text;
     const NetworkOptions& own = options_.network;
-    text << sizeof(Number) << ' ' << own.batch << ' ' << net_.grain() << ' ' << own.threads << ' '
+    text << sizeof(Number) << ' ' << own.batch << ' ' << net_.chunk() << ' ' << own.threads << ' '
          << own.input_gradient << ' ' << order_.is_packed() << ' ' << options_.tiers.size();
     for (const LayerOptions& layer : own.layers) {
       text << ' ' << layer.cell << ' ' << layer.input << ' ' << layer.hidden << ' '

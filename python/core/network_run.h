@@ -44,7 +44,7 @@ class NetworkRun {
   virtual const std::vector<NetworkParameter>& layout() const = 0;
   // How many arrays a state is.
   virtual std::int64_t state_arrays() const = 0;
-  virtual std::int64_t grain() const = 0;
+  virtual std::int64_t chunk() const = 0;
   virtual Bytes plain_bytes() const = 0;
   virtual Bytes least_budget(const std::string& strategy) = 0;
   virtual Bytes budget() const = 0;

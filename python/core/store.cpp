@@ -60,7 +60,7 @@ class PythonStore {
 
   void drop(int tier, std::int32_t slot) {
     const Turn turn(*this);
-    Item& item = item_of(tier, slot);
+    SlotUse& item = item_of(tier, slot);
     store_->drop(tier, slot);
     item = {};
   }
@@ -83,7 +83,7 @@ class PythonStore {
   std::tuple<double, double, Bytes> wait(std::int32_t ticket) {
     nb::object kept;  // released after the turn, with Python's lock
     const Turn turn(*this);
-    Transfer& transfer = transfer_of(ticket);
+    PendingTransfer& transfer = transfer_of(ticket);
     transfer.under_way = false;
     kept = std::move(transfer.keep);
     slots_[static_cast<std::size_t>(transfer.tier)][static_cast<std::size_t>(transfer.slot)]
@@ -115,10 +115,10 @@ class PythonStore {
  private:
   static constexpr std::size_t kTickets = 64;
 
-  struct Item {
+  struct SlotUse {
     bool held = false, moving = false;
   };
-  struct Transfer {
+  struct PendingTransfer {
     bool under_way = false;
     int tier = 0;
     Store::Slot slot = 0;
@@ -153,7 +153,7 @@ class PythonStore {
   }
 
   // A slot that nothing moves.
-  Item& item_of(int tier, std::int32_t slot) {
+  SlotUse& item_of(int tier, std::int32_t slot) {
     check_tier(tier);
     auto& slots = slots_[static_cast<std::size_t>(tier)];
     const auto index = static_cast<std::size_t>(slot);
@@ -168,7 +168,7 @@ class PythonStore {
     return slots[index];
   }
 
-  Transfer& transfer_of(std::int32_t ticket) {
+  PendingTransfer& transfer_of(std::int32_t ticket) {
     const auto index = static_cast<std::size_t>(ticket);
     if (ticket < 0 || index >= kTickets || !transfers_[index].under_way) {
       fail(ErrorCode::invalid_argument, "Store: no transfer has ticket ", ticket,
@@ -180,12 +180,12 @@ class PythonStore {
   std::int32_t start(int tier, std::int32_t slot, std::uintptr_t address, Bytes bytes,
                      nb::object keep, bool writes) {
     const Turn turn(*this);
-    Item& item = item_of(tier, slot);
+    SlotUse& item = item_of(tier, slot);
     const std::span<std::byte> memory = span(address, bytes);
     const Store::Ticket ticket =
         writes ? store_->put(tier, slot, memory) : store_->get(tier, slot, memory);
     item.moving = true;
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    PendingTransfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
     transfer.under_way = true;
     transfer.tier = tier;
     transfer.slot = slot;
@@ -194,9 +194,9 @@ class PythonStore {
   }
 
   std::mutex mutex_;
-  std::vector<std::vector<Item>> slots_;
+  std::vector<std::vector<SlotUse>> slots_;
   std::vector<std::string> names_;
-  std::array<Transfer, kTickets> transfers_;
+  std::array<PendingTransfer, kTickets> transfers_;
   std::unique_ptr<Store> store_;  // last: gone before what its transfers keep
 };
 

@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ebb import _core
-from ebb._base.arrays import Arrays, Layout
+from ebb._base.arrays import ArrayLayout, Arrays
 from ebb._base.errors import Error
 from ebb._base.request import as_count
 from ebb._base.sizes import UNLIMITED, as_bytes
@@ -119,7 +119,7 @@ def run(
     >>> bool(np.all(found.gradient == ebb.run(Cubic(), np.ones(100), adjoint=np.ones_like).gradient))
     True
     """
-    calls = _calls_for(step, Layout(initial, "run: the initial state"))
+    calls = _calls_for(step, ArrayLayout(initial, "run: the initial state"))
     state = calls.state
     start, views = state.empty()
     state.write(views, initial, "run: the caller")
@@ -151,7 +151,7 @@ def run(
 class _Calls:
     """What both kinds of steps share: the library's calls, by address."""
 
-    def __init__(self, step: Any, state: Layout):
+    def __init__(self, step: Any, state: ArrayLayout):
         self.step = step
         self.state = state
         steps = getattr(step, "steps", None)
@@ -168,7 +168,7 @@ class _Calls:
 class _FunctionCalls(_Calls):
     """A tape is the states before and after its step."""
 
-    def __init__(self, step: FunctionStep, state: Layout):
+    def __init__(self, step: FunctionStep, state: ArrayLayout):
         super().__init__(step, state)
         self._forward = step.forward
         self._backward = step.backward
@@ -226,14 +226,14 @@ class _FunctionCalls(_Calls):
 class _RangeCalls(_Calls):
     """A tape is what the step says, and behind it the state after."""
 
-    def __init__(self, step: RangeStep, state: Layout):
+    def __init__(self, step: RangeStep, state: ArrayLayout):
         super().__init__(step, state)
         self._advance = step.advance
         self._record = step.record
         self._reverse = step.reverse
         if not hasattr(step, "tape"):
             raise Error("run: the step has no tape; give an array or a tuple of arrays that look like one")
-        self._tape = Layout(step.tape, "run: the step's tape")
+        self._tape = ArrayLayout(step.tape, "run: the step's tape")
         self.after = state.follows(self._tape.bytes)
         self.tape_bytes = self.after + state.bytes
         self.scratch_bytes = 0
@@ -260,7 +260,7 @@ class _RangeCalls(_Calls):
         self._reverse(start, end, self._tape.rows(tapes, count, stride), rows, self.state.at(adjoint))
 
 
-def _calls_for(step: Any, state: Layout) -> _FunctionCalls | _RangeCalls:
+def _calls_for(step: Any, state: ArrayLayout) -> _FunctionCalls | _RangeCalls:
     if all(hasattr(step, name) for name in ("advance", "record", "reverse")):
         return _RangeCalls(step, state)
     if all(hasattr(step, name) for name in ("forward", "backward")):

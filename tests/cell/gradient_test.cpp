@@ -24,11 +24,11 @@ struct Variant {
 };
 
 std::vector<Variant> variants() {
-  return {{"plain", {.grain = 4}, 1, false, "linear"},
-          {"lengths", {.grain = 3}, 1, true, "leaky"},
-          {"pipelined_sparse", {.grain = 4, .pipelined = true}, 0.4, false, "linear"},
-          {"dropout", {.grain = 5, .dropout = 0.3}, 1, true, "leaky"},
-          {"all", {.grain = 1, .pipelined = true, .dropout = 0.2}, 0.5, true, "leaky"}};
+  return {{"plain", {.chunk = 4}, 1, false, "linear"},
+          {"lengths", {.chunk = 3}, 1, true, "leaky"},
+          {"pipelined_sparse", {.chunk = 4, .pipelined = true}, 0.4, false, "linear"},
+          {"dropout", {.chunk = 5, .dropout = 0.3}, 1, true, "leaky"},
+          {"all", {.chunk = 1, .pipelined = true, .dropout = 0.2}, 0.5, true, "leaky"}};
 }
 
 // Half the squares of the outputs, and the outputs times fixed numbers.

@@ -33,7 +33,7 @@ TEST(Options, ThatCannotBeAreRefused) {
             "there are 0 time steps; there must be 1 or more");
   EXPECT_EQ(refusal([](O& o) { o.batch = 0; }), "the batch is 0; it must be 1 to 65535");
   EXPECT_EQ(refusal([](O& o) { o.dropout = 1; }), "dropout is 1; it must be 0 or more and below 1");
-  EXPECT_EQ(refusal([](O& o) { o.grain = -1; }), "the grain is -1; it must be 0 or more");
+  EXPECT_EQ(refusal([](O& o) { o.chunk = -1; }), "the chunk is -1; it must be 0 or more");
   EXPECT_EQ(
       refusal([](O& o) { o.layers[0].cell = "lstn"; }),
       "no cell 'lstn'; there are rnn, rnn_relu, lstm, gru, lif, alif, adlif, egru, linear, leaky");
@@ -126,6 +126,18 @@ TEST(Options, OneSpikingUnitUnderDropout) {
   EXPECT_NEAR(gradient_of_one_unit<float>(), gradient_of_one_unit<double>(), 1e-4);
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST(Options, TheOldNameOfAChunkStillWorks) {
+  NetworkOptions options = good();
+  options.grain = 3;
+  const Network<float> net(options);
+  EXPECT_EQ(net.steps(), 4);
+  EXPECT_EQ(net.grain(), 3);
+  EXPECT_EQ(net.chunk(), 3);
+}
+#pragma GCC diagnostic pop
+
 EBB_WITH_EACH_VECTOR_SET(VectorSets);
 
 // Tapes of spiking nets are longer, but leave room for states where there is little memory.
@@ -142,7 +154,7 @@ TEST_P(VectorSets, ATapeAndItsScratchFitSmallBudgets) {
       const StepBytes bytes = net.bytes(0);
       const Bytes all = bytes.tape + bytes.adjoint + bytes.scratch + 2 * bytes.state;
       EXPECT_LT(100 * all, 4 * net.plain_bytes())
-          << cell << " " << steps << " " << threads << " " << net.grain();
+          << cell << " " << steps << " " << threads << " " << net.chunk();
     }
   }
 }

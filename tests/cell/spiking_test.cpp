@@ -18,7 +18,7 @@ struct Case {
   std::string name;
   LayerOptions layer;
   bool bits = false;  // the inputs are spikes
-  std::int64_t grain = 4;
+  std::int64_t chunk = 4;
 };
 
 double psi(const std::string& name, double x) {
@@ -39,13 +39,13 @@ double psi(const std::string& name, double x) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&all](std::string name, LayerOptions layer, bool bits = false,
-                          std::int64_t grain = 4) {
+                          std::int64_t chunk = 4) {
     layer.input = 7;
     layer.hidden = 70;  // more than one block, and no whole number of them
     layer.train_tau = layer.train_threshold = true;
     layer.weight_scale = 3;
     layer.threshold = 0.5;
-    all.push_back({std::move(name), layer, bits, grain});
+    all.push_back({std::move(name), layer, bits, chunk});
   };
   for (const char* cell : {"lif", "alif", "adlif"}) {
     for (const bool hard : {false, true}) {
@@ -153,7 +153,7 @@ class Pair {
     NetworkOptions options;
     options.time_steps = kSteps;
     options.batch = kBatch;
-    options.grain = c.grain;
+    options.chunk = c.chunk;
     options.layers = {c.layer, {.cell = "linear", .hidden = kOutputs}};
     options.input_spikes = c.bits;
     options.input_gradient = true;

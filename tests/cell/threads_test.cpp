@@ -41,7 +41,7 @@ Results<Number> results(const Net& of) {
   NetworkOptions options;
   options.time_steps = kSteps;
   options.batch = of.batch;
-  options.grain = 5;
+  options.chunk = 5;
   options.threads = of.threads;
   options.input_spikes = of.spikes;
   options.layers = {{.cell = of.cell,

@@ -2,18 +2,23 @@
 // `ebb train` in the test's own process; tests/python/test_train.py runs the program.
 #include "ebb/cli/train_command.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ebb/data/task.h"
+#include "ebb/store/file.h"
 #include "ebb/train/options.h"
 #include "tests/cli/run.h"
+#include "tests/temporary_folder.h"
 
 namespace ebb {
 namespace {
@@ -137,6 +142,29 @@ TEST(TrainFiles, MissingOnes) {
   const Outcome data = train("--task npy --data nowhere");
   EXPECT_EQ(data.code, kFailure);
   EXPECT_THAT(data.err, HasSubstr("there is no file nowhere/x_train.npy"));
+}
+
+std::map<std::string, int> opened;  // by name
+int (*open_uncounted)(const char*, int, mode_t) = nullptr;
+
+int open_counted(const char* path, int flags, mode_t mode) {
+  if ((flags & O_ACCMODE) == O_RDONLY) ++opened[std::filesystem::path(path).filename().string()];
+  return open_uncounted(path, flags, mode);
+}
+
+TEST(TrainFiles, ResumeReadsTheCheckpointOnce) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(train(std::string(kSmall) + "--out " + folder.path()).code, kDone);
+  opened.clear();
+  const FileCalls real = file_calls();
+  open_uncounted = real.open;
+  file_calls().open = open_counted;
+  const Outcome outcome = train("--resume " + folder.path());  // all iterations are done
+  file_calls() = real;
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_EQ(opened["train.json"], 1);
+  EXPECT_EQ(opened["model-1.safetensors"], 1);
+  EXPECT_EQ(opened["optimiser-1.safetensors"], 1);
 }
 
 }  // namespace

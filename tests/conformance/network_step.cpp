@@ -7,7 +7,7 @@
 namespace ebb::test {
 namespace {
 
-constexpr std::int64_t kBatch = 2, kInputs = 3, kOutputs = 2, kGrain = 2;
+constexpr std::int64_t kBatch = 2, kInputs = 3, kOutputs = 2, kChunk = 2;
 
 class NetworkStep : public TestStep {
  public:
@@ -52,9 +52,9 @@ class NetworkStep : public TestStep {
  private:
   static NetworkOptions options(std::int64_t steps) {
     NetworkOptions options;
-    options.time_steps = steps * kGrain;
+    options.time_steps = steps * kChunk;
     options.batch = kBatch;
-    options.grain = kGrain;
+    options.chunk = kChunk;
     options.dropout = 0.2;
     options.threads = 2;
     options.layers = {
@@ -67,7 +67,7 @@ class NetworkStep : public TestStep {
     explicit OwnLoss(NetworkStep& owner) : step(owner) {}
     void begin() override {}
     void output(std::int64_t t, std::span<const float> output) override {
-      if (t % kGrain == kGrain - 1) step.output(t / kGrain, static_cast<double>(output[0]));
+      if (t % kChunk == kChunk - 1) step.output(t / kChunk, static_cast<double>(output[0]));
     }
     bool gradient(std::int64_t, std::span<const float> output, std::span<float> gradient) override {
       for (std::size_t i = 0; i < output.size(); ++i) gradient[i] = output[i] - 0.3F;

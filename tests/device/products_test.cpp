@@ -141,7 +141,7 @@ TEST_P(VectorSets, PanelsFitTheVectors) {
   EXPECT_EQ(whole % step, 0);
   EXPECT_EQ(panel_width<float>(0), 0);
   EXPECT_EQ(panel_width<float>(1), step);
-  EXPECT_EQ(panel_width<float>(whole - 1), whole);
+  EXPECT_EQ(panel_width<float>(whole - step + 1), whole);
   EXPECT_EQ(panel_width<float>(whole + 1), whole);
   EXPECT_EQ(packed_size<float>(7, 2 * whole + 1), 7 * (2 * whole + step));
 }

@@ -20,7 +20,7 @@ NetworkOptions spiking(std::int64_t time_steps) {
   NetworkOptions options;
   options.time_steps = time_steps;
   options.batch = 2;
-  options.grain = 4;
+  options.chunk = 4;
   options.threads = 1;
   options.input_spikes = true;
   options.layers = {{.cell = "lif",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops for tests of codecs, and budgets for them."""
+"""Loops for tests of codecs, budgets for them, and how far their gradients are from the loop's by hand."""
 
 from __future__ import annotations
 
 import torch
-from scan_oracle import clones, least
+from scan_oracle import clones, gradients, least, loop, weighted
 
 import ebb
 import ebb.nn
@@ -38,3 +38,17 @@ def room(f, init, xs, share: float = 0.3, **options) -> int:
     ebb.scan(f, clones(init), clones(xs), budget=small, **options)
     report = ebb.last_report()
     return small + int(share * report.costs.tape * report.steps)
+
+
+def both(f, init, xs, params, **options):
+    """Outputs and gradients of a scan and of the loop by hand."""
+    found = []
+    for run in (lambda *own: loop(f, *own), lambda *own: ebb.scan(f, *own, **options)):
+        own = clones(init), clones(xs).requires_grad_()
+        carry, ys = run(*own)
+        found.append((carry, ys, gradients(weighted(carry, ys), [own[1], *params])))
+    return found
+
+
+def worst(mine, exact) -> float:
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(mine, exact))

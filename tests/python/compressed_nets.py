@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small nets for the tests of compressed layers, and what a step of them holds, by a way of its own."""
 
+import pytest
 import torch
 from torch import nn
 
+import ebb
 from ebb._tensor.memory import LiveBytes
 
 
@@ -136,3 +138,21 @@ def same(one, other):
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     return one == other
+
+
+def chain(*layers):
+    torch.manual_seed(0)
+    return nn.Sequential(*[layer() for layer in layers])
+
+
+def ways(model):
+    """Those that fit chose."""
+    return {row.way for row in model.ebb_fit.rows}
+
+
+def least_of(model, sample, **options):
+    """The least budget that fit names."""
+    with pytest.raises(ebb.Error) as error:
+        ebb.fit(model, sample, 1, **options)
+    assert error.value.code == "infeasible_budget"
+    return error.value.least_budget

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebb._fit.plan import KEEP, Option, Planner, Step, evaluate
+from ebb._fit.plan import KEEP, LayerCall, Option, Planner, evaluate
 
 
 @st.composite
@@ -39,7 +39,7 @@ def nets(draw):
         again = [step.name for step in steps if step.kind == kind]
         name = draw(st.sampled_from(again)) if again and draw(st.integers(0, 5)) == 0 else f"{kind}{k}"
         steps.append(
-            Step(
+            LayerCall(
                 name,
                 kind,
                 x,
@@ -91,11 +91,11 @@ def test_least_is_least(steps, moving):
 
 def test_many_layers_within_one_percent():
     """Where pairs are put into buckets: against the bound of the relaxation that takes layers in parts."""
-    steps = [Step("start", "conv", 0, 1, 0, 0, offers=True)]
+    steps = [LayerCall("start", "conv", 0, 1, 0, 0, offers=True)]
     for k in range(1, 301):
         size, seconds = 1000 + 37 * (k * k % 101), 1.0 + (k * 7919 % 97) / 10
         steps.append(
-            Step(
+            LayerCall(
                 f"a{k}",
                 "linear",
                 k,
@@ -125,8 +125,8 @@ def test_many_layers_within_one_percent():
 def test_a_layer_whose_first_call_reads_data_may_do_in_its_second_what_only_that_can():
     """And one whose last call reads data is still one that moves something."""
     small, moved = Option("compress", 2, bytes=10, seconds=1.0), Option("offload", seconds=1.0)
-    first = Step("conv", "conv", 0, 1, 0, 0)
-    second = Step("conv", "conv", 1, 2, 1, 100, options=(KEEP, small))
+    first = LayerCall("conv", "conv", 0, 1, 0, 0)
+    second = LayerCall("conv", "conv", 1, 2, 1, 100, options=(KEEP, small))
     found = Planner([first, second]).solve(50)
     assert found.options["conv"] == small and (found.peak, found.seconds) == (10, 1.0)
     steps = [replace(second, options=(KEEP, moved)), first]

@@ -64,6 +64,8 @@ def test_budgets_change_no_bit():
         found.append((results(ours, x, None, False), ours.report.runs[0].strategy))
     assert found[0][1] != "store_all"
     assert all(torch.equal(a, b) for a, b in zip(found[0][0], found[1][0]))
+    # Where all fits, one call does the whole sequence, as in torch.
+    assert all(torch.equal(a, b) for a, b in zip(found[2][0], results(plain, x, None, False)))
 
 
 def test_dropout_between_layers_is_drawn_again_alike():
@@ -75,12 +77,13 @@ def test_dropout_between_layers_is_drawn_again_alike():
     with pytest.raises(ebb.Error, match="3 runs") as error:
         ours(x)
     least = error.value.least_budget
-    for budget in (int(1.1 * least), int(1.3 * least)):
+    for budget in (int(1.1 * least), int(1.3 * least), 2 * least):
         ours.budget = budget
         ours.zero_grad()
         torch.manual_seed(3)
         found.append([t.clone() for t in results(ours, x, None, False)])
-    assert all(torch.equal(a, b) for a, b in zip(*found))
+        assert all(run.strategy != "store_all" for run in ours.report.runs)
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
     assert not torch.equal(found[0][0], results(ours.eval(), x, None, False)[0])
 
 

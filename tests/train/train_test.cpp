@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ebb/core/random.h"
@@ -34,7 +36,7 @@ TrainOptions small(const std::string& task, const std::string& cell) {
   options.layer.cell = cell;
   options.layer.hidden = 10;
   options.threads = 1;
-  options.grain = 2;
+  options.chunk = 2;
   options.iterations = 4;
   options.test_samples = 5;  // no whole number of batches
   options.optimiser.lr = 0.01;
@@ -169,6 +171,29 @@ TEST(Train, GoesOnWithTheSameBits) {
     EXPECT_EQ(content(folder.path() + "/model.safetensors"), model) << last;
     EXPECT_EQ(lines_of(folder.path()), lines_of(straight.path())) << last;
   }
+}
+
+// What the caller has loaded is all that is needed.
+TEST(Train, GoesOnFromALoadedCheckpointWithoutItsFiles) {
+  TrainOptions options = small("adding", "gru");
+  const TemporaryFolder straight, folder;
+  TrainSettings settings;
+  settings.out = straight.path();
+  Ranks ranks;
+  train(options, settings, ranks);
+  settings.out = folder.path();
+  options.iterations = 2;
+  train(options, settings, ranks);
+  Checkpoint from = load_checkpoint(folder.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename() != "metrics.jsonl") std::filesystem::remove(entry.path());
+  }
+  options.iterations = 4;
+  const TrainResult done = train(options, settings, ranks, std::move(from));
+  EXPECT_EQ(done.iterations, 4);
+  EXPECT_EQ(content(folder.path() + "/model.safetensors"),
+            content(straight.path() + "/model.safetensors"));
+  EXPECT_EQ(lines_of(folder.path()).size(), lines_of(straight.path()).size() + 1);  // a test more
 }
 
 // Asked to stop by another thread, most likely within an iteration: the parameters are those of the

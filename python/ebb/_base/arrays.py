@@ -15,10 +15,10 @@ _ALIGNMENT = 64
 Arrays = Any  # an array, or a tuple of arrays
 
 
-class Layout:
+class ArrayLayout:
     """An array, or a tuple of arrays, as bytes. Only their types and shapes count.
 
-    >>> layout = Layout((np.zeros(3), np.zeros((2, 2), np.float32)), "state")
+    >>> layout = ArrayLayout((np.zeros(3), np.zeros((2, 2), np.float32)), "state")
     >>> layout.bytes
     80
     """

@@ -1,55 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One budget for several calls."""
+"""Budgets as callers say them, and as the rest of the package takes them: an Allowance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ebb import _core
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
+from ebb._base.sizes import UNLIMITED, as_bytes
 
 
-class Budget:
-    """One budget shared by all calls of a model whose forwards precede their backwards.
+class Allowance:
+    """Bytes that a call may hold, for itself alone."""
 
-    Give the same object to each call. In the first iteration a call takes half of what is left; from the second on the
-    budget is divided by what the calls need to store all, each getting at least what it cannot do without.
+    shared = False  # with other calls
+    ledger: _core.Ledger | None = None  # which all calls book in; None: each has its own
 
-    >>> budget = Budget("2GiB")
-    >>> budget.total
-    2147483648
-    """
+    def __init__(self, total: int):
+        self.total = total
 
-    def __init__(self, total: int | str):
-        self.total = as_bytes(total, "budget")
-        self._ledger = _core.Ledger(self.total)
+    def __repr__(self) -> str:
+        return repr(self.total)
+
+    @property
+    def unlimited(self) -> bool:
+        return self.total == UNLIMITED
+
+    def own_ledger(self) -> _core.Ledger:
+        """What one call books in."""
+        return _core.Ledger(self.total) if self.ledger is None else self.ledger
+
+    def part(self, parts: int) -> Allowance:
+        """For one of so many calls that get the same."""
+        return Allowance(self.total // parts)
+
+    def take(self, needs: Callable[[], tuple[int, int]]) -> int:
+        """Bytes for one more call, which gives them back by give_back. `needs`: what it cannot do without and what it takes
+        to store all, asked for only where that matters."""
+        return self.total
+
+    def give_back(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        """The last call has failed: as if it had not been."""
+
+
+class _Shared(Allowance):
+    """Divided among the calls of an iteration."""
+
+    shared = True
+
+    def __init__(self, total: int):
+        super().__init__(total)
+        self.booked = _core.Ledger(total)
+        self.ledger = self.booked
         self._known: list[tuple[int, int]] = []  # least and wanted, of the calls of the last round
         self._round: list[tuple[int, int]] = []
         self._shares: list[int] = []
         self._given = 0
         self._open = 0
 
-    # A copy of a model shares its budget; one that is loaded elsewhere has its own.
-    def __deepcopy__(self, memo: dict) -> Budget:
-        return self
-
-    def __reduce__(self) -> tuple:
-        return Budget, (self.total,)
-
     def __repr__(self) -> str:
         return f"ebb.Budget({_core.format_bytes(self.total)!r})"
 
-    @property
-    def held(self) -> int:
-        """Bytes charged now."""
-        return self._ledger.live
+    def part(self, parts: int) -> Allowance:
+        return self
 
-    @property
-    def peak(self) -> int:
-        """The most bytes ever charged at once."""
-        return self._ledger.peak
-
-    def _take(self, least: int, wanted: int) -> int:
-        """Bytes for one more call, which gives them back by _give_back."""
+    def take(self, needs: Callable[[], tuple[int, int]]) -> int:
+        least, wanted = needs()
         if self._open == 0 and self._round:
             self._known, self._round, self._shares, self._given = self._round, [], [], 0
         index = len(self._round)
@@ -77,11 +96,58 @@ class Budget:
             return least[index]
         return least[index] + min(more[index], spare * more[index] // sum(more))
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         self._open -= 1
 
-    def _cancel(self) -> None:
-        """The last call has failed: as if it had not been."""
+    def cancel(self) -> None:
         self._round.pop()
         self._given -= self._shares.pop()
         self._open -= 1
+
+
+class Budget:
+    """One budget shared by all calls of a model whose forwards precede their backwards.
+
+    Give the same object to each call. In the first iteration a call takes half of what is left; from the second on the
+    budget is divided by what the calls need to store all, each getting at least what it cannot do without.
+
+    >>> budget = Budget("2GiB")
+    >>> budget.total
+    2147483648
+    """
+
+    def __init__(self, total: int | str):
+        self.total = as_bytes(total, "budget")
+        self._allowance = _Shared(self.total)
+
+    # A copy of a model shares its budget; one that is loaded elsewhere has its own.
+    def __deepcopy__(self, memo: dict[int, object]) -> Budget:
+        return self
+
+    def __reduce__(self) -> tuple[type[Budget], tuple[int]]:
+        return Budget, (self.total,)
+
+    def __repr__(self) -> str:
+        return repr(self._allowance)
+
+    @property
+    def held(self) -> int:
+        """Bytes charged now."""
+        return self._allowance.booked.live
+
+    @property
+    def peak(self) -> int:
+        """The most bytes ever charged at once."""
+        return self._allowance.booked.peak
+
+
+BudgetLike = int | str | Budget
+
+
+def allowance_of(budget: BudgetLike) -> Allowance:
+    """What the caller allows; raises for what is no budget.
+
+    >>> allowance_of("64KiB").total, allowance_of(Budget(100)).shared
+    (65536, True)
+    """
+    return budget._allowance if isinstance(budget, Budget) else Allowance(as_bytes(budget, "budget"))

@@ -24,7 +24,7 @@ _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", Non
 
 
 @dataclass
-class Kept:
+class KeptStorage:
     """A storage that is kept for the backward pass, by its number; the bytes count where it is kept first."""
 
     storage: int
@@ -32,7 +32,7 @@ class Kept:
 
 
 @dataclass
-class Saved:
+class WantedTensor:
     """A tensor that torch wanted to save, by its number; what is kept for it may be something smaller."""
 
     tensor: int
@@ -55,8 +55,8 @@ class Event:
     y_tensor: int | None = None
     works: bool = False  # it has a backward pass
     offers: bool = False  # what comes out can be computed again
-    kept: list[Kept] = field(default_factory=list)
-    saved: list[Saved] = field(default_factory=list)
+    kept: list[KeptStorage] = field(default_factory=list)
+    saved: list[WantedTensor] = field(default_factory=list)
     total: int = 0  # bytes kept from the first event to this one
     moved: int = 0
     scratch: int = 0  # bytes beyond `total` while it runs, forward or back
@@ -193,7 +193,9 @@ class _Recording:
         def see(tensor: Tensor) -> Any:
             if tensor.untyped_storage()._cdata not in self._own:
                 numbers = self._numbers
-                self._event().saved.append(Saved(numbers.tensor(tensor), numbers.storage(tensor), _bytes(tensor)))
+                self._event().saved.append(
+                    WantedTensor(numbers.tensor(tensor), numbers.storage(tensor), _bytes(tensor))
+                )
             return pack(tensor)
 
         hooks = torch.autograd.graph.saved_tensors_hooks(see, lambda packed: unpack(packed))
@@ -209,7 +211,7 @@ class _Recording:
             size = 0 if number in self._seen else _bytes(tensor)
             self._seen.add(number)
             event = self._event()
-            event.kept.append(Kept(number, size))
+            event.kept.append(KeptStorage(number, size))
             self._total += size
             event.total = self._total
         return tensor.detach()  # itself would be a cycle where it is an output

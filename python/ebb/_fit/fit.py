@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin
 
 from ebb import _core
+from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
 from ebb._compress.compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
@@ -22,14 +23,12 @@ from ebb._compress.offloading import Offloading
 from ebb._compress.report import way_text
 from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import settings_of
-from ebb._fit.plan import Plan, evaluate, kept_by_layer
+from ebb._fit.plan import FitPlan, evaluate, kept_by_layer
 from ebb._fit.profile import CONVOLUTIONS, ROUNDS, Allowed, Profile
 
 Model = TypeVar("Model", bound=nn.Module)
 
 _TRIES = 8  # plans that are measured on the way down, and again on the way up
-_KINDS = 4  # of samples and options that are remembered for a model
-_profiles: weakref.WeakKeyDictionary[nn.Module, dict[Any, Profile]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -181,20 +180,19 @@ def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
             "fit: the model has layers whose shapes are not known yet (nn.Lazy...); call it once on the sample first"
         )
     key = _key(step, allowed, skip)
-    known = _profiles.setdefault(model, {})
-    if key in known:
-        return known[key]
+    known: Section[Profile] = cache.section_of(model)
+    return known.get_or(key, lambda: _measured(step, allowed, skip))
+
+
+def _measured(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
     peak, seconds = None, None
     try:
         step.gradients()  # the first run may take longer and more
         peak, seconds = step.peak(), step.seconds(ROUNDS)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
-    compress(model, skip=skip)
-    known[key] = Profile(step, peak, seconds, allowed)
-    if len(known) > _KINDS:
-        del known[next(iter(known))]
-    return known[key]
+    compress(step.model, skip=skip)
+    return Profile(step, peak, seconds, allowed)
 
 
 def _key(step: SampleStep, allowed: Allowed, skip: list[Any]) -> tuple[Any, ...]:
@@ -233,7 +231,7 @@ class _Search:
         self._layers = compressed_layers(step.model)
         self._offloading: Offloading | None = None
 
-    def run(self) -> tuple[Plan, int | None] | None:
+    def run(self) -> tuple[FitPlan, int | None] | None:
         """The plan, which is then in force, and its peak; None where the model as it was fits, and nothing else that is exact:
         a ReLU's bits are more where the layer after it keeps what comes out anyway."""
         planner, stock = self._profile.planner, self._profile.stock_peak
@@ -260,7 +258,7 @@ class _Search:
         self._install(best)
         return best, self._profile.measured[best.key][0]
 
-    def _descend(self) -> tuple[Plan | None, int | None]:
+    def _descend(self) -> tuple[FitPlan | None, int | None]:
         """Lowers the limit by what the prediction was wrong. Also the lowest limit whose plan was too large."""
         limit, refused = self._budget, None
         for _ in range(_TRIES):
@@ -276,7 +274,7 @@ class _Search:
                 break
         return None, refused
 
-    def _ascend(self, best: Plan, refused: int | None) -> Plan:
+    def _ascend(self, best: FitPlan, refused: int | None) -> FitPlan:
         """A prediction that is too high leaves bytes unused: the limit is raised while plans that are faster still fit."""
         low, high = best.peak, refused
         for _ in range(_TRIES):
@@ -293,11 +291,11 @@ class _Search:
                 high = limit
         return best
 
-    def _best_known(self) -> Plan | None:
+    def _best_known(self) -> FitPlan | None:
         fitting = [plan for peak, plan in self._profile.measured.values() if peak <= self._budget]
         return min(fitting, key=lambda plan: plan.seconds) if fitting else None
 
-    def _peak(self, plan: Plan) -> int:
+    def _peak(self, plan: FitPlan) -> int:
         known = self._profile.measured
         if plan.key not in known:
             self._install(plan)
@@ -309,7 +307,7 @@ class _Search:
             self._install(plan)
         return known[plan.key][0]
 
-    def _install(self, plan: Plan) -> None:
+    def _install(self, plan: FitPlan) -> None:
         steps = self._profile.steps
         again = {step.x for step in steps if plan.options[step.name].way == "recompute"}
         offering = {step.name for step in steps if step.kind == "conv" and step.y in again}
@@ -363,7 +361,7 @@ class _Search:
         )
 
 
-def _told(model: nn.Module, profile: Profile, found: tuple[Plan, int | None] | None, budget: int) -> Fit:
+def _told(model: nn.Module, profile: Profile, found: tuple[FitPlan, int | None] | None, budget: int) -> Fit:
     if found is None:
         assert profile.stock_peak is not None
         return Fit(budget, profile.stock_peak, profile.stock_peak, profile.stock_peak, 1.0, [])

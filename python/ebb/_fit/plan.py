@@ -39,7 +39,7 @@ KEEP = Option()
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerCall:
     """One call of a layer, or operations between layers.
 
     kind: conv, norm, relu, gate, dropout, linear, or other. x, y: tensors by number; storage: x's memory by number, with so many
@@ -97,7 +97,7 @@ class _Move(NamedTuple):
     held: int  # while its backward pass runs
 
 
-def _go(state: _State, step: Step, option: Option) -> _Move:
+def _go(state: _State, step: LayerCall, option: Option) -> _Move:
     """One step; changes the state."""
     total, held, seconds = 0, 0, option.seconds
     recipe = None if step.x is None else state.recipes.get(step.x)
@@ -170,7 +170,7 @@ def _go(state: _State, step: Step, option: Option) -> _Move:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """Options by the names of layers; the bytes kept in all, the most bytes at once, and seconds beyond keeping all."""
 
     options: Mapping[str, Option]
@@ -183,7 +183,7 @@ class Plan:
         return tuple(sorted((name, option.key) for name, option in self.options.items()))
 
 
-def evaluate(steps: Sequence[Step], options: Mapping[str, tuple[str, int, str]], moving: int = 0) -> Plan:
+def evaluate(steps: Sequence[LayerCall], options: Mapping[str, tuple[str, int, str]], moving: int = 0) -> FitPlan:
     """What a plan comes to; layers without an option keep. moving: bytes that are under way where anything is moved."""
     state, total, peak, seconds = _State(), 0, 0, 0.0
     taken: dict[str, Option] = {}
@@ -196,10 +196,10 @@ def evaluate(steps: Sequence[Step], options: Mapping[str, tuple[str, int, str]],
             taken[step.name] = option
     if any(option.way == "offload" for option in taken.values()):
         peak += moving
-    return Plan(taken, total, peak, seconds)
+    return FitPlan(taken, total, peak, seconds)
 
 
-def kept_by_layer(steps: Sequence[Step], options: Mapping[str, tuple[str, int, str]]) -> dict[str, int]:
+def kept_by_layer(steps: Sequence[LayerCall], options: Mapping[str, tuple[str, int, str]]) -> dict[str, int]:
     state = _State()
     found: dict[str, int] = {}
     for step in steps:
@@ -208,11 +208,11 @@ def kept_by_layer(steps: Sequence[Step], options: Mapping[str, tuple[str, int, s
     return found
 
 
-def _named(step: Step, key: tuple[str, int, str]) -> Option:
+def _named(step: LayerCall, key: tuple[str, int, str]) -> Option:
     return next((option for option in step.options if option.key == key), KEEP)
 
 
-def _keys(steps: Sequence[Step]) -> dict[str, list[tuple[str, int, str]]]:
+def _keys(steps: Sequence[LayerCall]) -> dict[str, list[tuple[str, int, str]]]:
     """What each layer may do: what any of its calls may."""
     found: dict[str, dict[tuple[str, int, str], None]] = {}
     for step in steps:
@@ -232,7 +232,7 @@ class _Pair(NamedTuple):
 class Planner:
     """Plans for one list of steps. moving: bytes that are under way where anything is moved."""
 
-    def __init__(self, steps: Sequence[Step], moving: int = 0):
+    def __init__(self, steps: Sequence[LayerCall], moving: int = 0):
         self._steps, self._moving = steps, moving
         self._forgettable = _last_uses(steps)
         still = [replace(step, options=tuple(one for one in step.options if one.way != "offload")) for step in steps]
@@ -240,13 +240,13 @@ class Planner:
         if any(len(few.options) < len(step.options) for few, step in zip(still, steps)):
             self._ways.append((list(steps), moving))
 
-    def solve(self, limit: int) -> Plan | None:
+    def solve(self, limit: int) -> FitPlan | None:
         """The plan of least time whose bytes stay within the limit; None where there is none."""
         found = [self._search(steps, limit - apart, True) for steps, apart in self._ways]
         plans = [evaluate(self._steps, keys, self._moving) for keys in found if keys is not None]
         return min(plans, key=lambda plan: (plan.seconds, plan.peak)) if plans else None
 
-    def least(self) -> list[Plan]:
+    def least(self) -> list[FitPlan]:
         """The plans that need the least limit: without moving anything, and with it; and both with nothing lossy, where a
         prediction may be better."""
         found = {}
@@ -258,7 +258,7 @@ class Planner:
                 found[plan.key] = plan
         return list(found.values())
 
-    def _least(self, steps: Sequence[Step]) -> Plan:
+    def _least(self, steps: Sequence[LayerCall]) -> FitPlan:
         keep = evaluate(self._steps, {}).peak
         low, high = -1, keep
         while high - low > max(1, keep >> 12):
@@ -271,7 +271,9 @@ class Planner:
         assert keys is not None
         return evaluate(self._steps, keys, self._moving)
 
-    def _search(self, steps: Sequence[Step], limit: int, all_pairs: bool) -> dict[str, tuple[str, int, str]] | None:
+    def _search(
+        self, steps: Sequence[LayerCall], limit: int, all_pairs: bool
+    ) -> dict[str, tuple[str, int, str]] | None:
         states: dict[Any, tuple[_State, list[_Pair]]] = {None: (_State(), [_Pair(0, 0.0, None, KEEP.key)])}
         keys = _keys(steps)
         for step, over in zip(steps, self._forgettable):
@@ -330,7 +332,7 @@ class _Over:
     names: frozenset[str]
 
 
-def _last_uses(steps: Sequence[Step]) -> list[_Over]:
+def _last_uses(steps: Sequence[LayerCall]) -> list[_Over]:
     tensors: dict[int, int] = {}
     storages: dict[Any, int] = {}
     names: dict[str, int] = {}
@@ -352,7 +354,7 @@ def _last_uses(steps: Sequence[Step]) -> list[_Over]:
     return found
 
 
-def _tensors(step: Step) -> Iterable[int]:
+def _tensors(step: LayerCall) -> Iterable[int]:
     return [tensor for tensor in (step.x, step.y, *(tensor for tensor, _, _ in step.saved)) if tensor is not None]
 
 

@@ -18,7 +18,7 @@ from ebb._compress.compress import compressed_layers
 from ebb._compress.record import Event, record_bytes, record_times
 from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import settings_of, weight_of
-from ebb._fit.plan import KEEP, Option, Plan, Planner, Step
+from ebb._fit.plan import KEEP, FitPlan, LayerCall, Option, Planner
 from ebb._tensor.tier_speed import speed_of
 from ebb._tensor.trees import rounded
 from ebb.tiers import file_tier, memory_tier
@@ -94,7 +94,7 @@ class Profile:
 
     def __init__(self, step: SampleStep, stock_peak: int | None, stock_seconds: float | None, allowed: Allowed):
         self.stock_peak, self.stock_seconds = stock_peak, stock_seconds
-        self.measured: dict[Any, tuple[int, Plan]] = {}
+        self.measured: dict[Any, tuple[int, FitPlan]] = {}
         for layer in compressed_layers(step.model).values():
             settings_of(layer).offers = True
         events = record_bytes(step)
@@ -119,23 +119,23 @@ class _Steps:
         self._device = device
         self._times, self._variants, self._transfer = times, variants, transfer
 
-    def of(self, event: Event) -> Step:
+    def of(self, event: Event) -> LayerCall:
         layer = event.layer
         kind = _KINDS.get(getattr(layer, "stock", None), "other")
         if not event.works and layer is not None:
-            return Step(event.name, "other", scratch=event.scratch)
+            return LayerCall(event.name, "other", scratch=event.scratch)
         if kind == "other":
             if event.saved:
                 saved = tuple((one.tensor, one.storage, one.bytes) for one in event.saved)
             else:
                 saved = tuple((None, one.storage, one.bytes) for one in event.kept if one.bytes)
-            return Step(event.name, kind, saved=saved, scratch=event.scratch)
+            return LayerCall(event.name, kind, saved=saved, scratch=event.scratch)
         own = sum(kept.bytes for kept in event.kept if kept.storage != event.x_storage)
         weight = weight_of(layer)
         needs_x = kind not in ("conv", "linear") or weight is None or weight.requires_grad
         forward = self._times[event.name][0]
         bits = rounded(-(-math.prod(event.x_shape) // 8), self._device)
-        step = Step(
+        step = LayerCall(
             event.name,
             kind,
             event.x_tensor,

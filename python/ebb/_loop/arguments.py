@@ -5,17 +5,40 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ebb._base.budget import Allowance
 from ebb._base.errors import Error
+from ebb._loop.blocks import Leaves
 from ebb._loop.codec.codec import Codecs, codecs_of
 from ebb._tensor.reach import reach
 
 _STEPS_WANTED = 200
 _LONGEST_CHUNK = 32
+
+
+@dataclass
+class Options:
+    """How to run, as the caller said."""
+
+    budget: Allowance
+    tiers: tuple[Any, ...] = ()
+    strategy: str = "auto"
+    preserve_rng_state: bool = True
+    verify: bool = False
+    params: list[Tensor] | None = None
+    modules: tuple[torch.nn.Module, ...] = ()  # that f uses, as the caller named them
+    until: Callable[[Leaves], bool] | None = None  # where the length is unknown
+    expected: int = 1000
+    codecs: Codecs | None = None
+
+    @property
+    def unknown(self) -> bool:
+        return self.until is not None
 
 
 def check_nothing(name: str, leaves: list[Any]) -> None:
@@ -53,6 +76,18 @@ def checked_chunk(name: str, chunk: Any) -> int | None:
     except TypeError:
         raise Error(f"{name}: chunk is {chunk!r}; it is a number of time steps, 1 or more") from None
     return operator.index(chunk)
+
+
+def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
+    """vmap, grad transforms and forward-mode derivatives."""
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    if peek is not None and peek() is not None:
+        raise Error(f"{name}: torch.func transforms (vmap, grad, jvp) do not go through a budget; leave budget= out")
+    forward_ad = torch.autograd.forward_ad
+    if getattr(forward_ad, "_current_level", -1) >= 0:
+        for tensor in tensors:
+            if forward_ad.unpack_dual(tensor).tangent is not None:
+                raise Error(f"{name}: forward-mode derivatives do not go through a budget; leave budget= out")
 
 
 def named(params: Iterable[Tensor] | torch.nn.Module | None) -> tuple[list[Tensor], tuple[torch.nn.Module, ...]]:

@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from ebb import _core
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, BudgetLike, allowance_of
+from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
+from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
-from ebb._loop.engine import Call, ChangesLater, Options, plan_for, refuse_transforms, set_last_report
+from ebb._loop.engine import Call, ChangesLater, plan_for, set_last_report
+from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.report import Report
 from ebb._loop.step import TorchStep
+from ebb._loop.tape import State
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
 from ebb._tensor.trees import Structure, storage_bytes
-
-_KINDS = 16  # of inputs that are remembered
 
 
 class _Stages(CarryOnly):
@@ -49,14 +50,11 @@ class _Measured:
         self,
         costs: list[Costs],
         structures: list[Structure],
-        params: list[Tensor],
+        facts: Facts,
         around: Surroundings,
-        mutates: set[int],
-        flags: list[bool],
         final: int,
     ):
-        self.costs, self.structures, self.params, self.around = costs, structures, params, around
-        self.mutates, self.flags = mutates, flags
+        self.costs, self.structures, self.facts, self.around = costs, structures, facts, around
         after = [cost.state for cost in costs[1:]] + [final]
         self.chain = _core.Chain.of(
             [cost.step_cost(adjoint=max(cost.state, following)) for cost, following in zip(costs, after)]
@@ -97,22 +95,26 @@ class Chain(torch.nn.Module):
             raise Error(
                 f"Chain: it takes a torch.nn.Sequential of one stage or more, not a {type(sequential).__name__}"
             )
-        if budget is not None and not isinstance(budget, Budget):
-            budget = as_bytes(budget, "budget")
         self.sequential = sequential
         self.budget = budget
         self.report: Report | None = None
-        self._options = Options(budget, strategy=strategy, preserve_rng_state=preserve_rng_state)
-        self._known: dict[Any, _Measured] = {}
+        self._strategy, self._preserve_rng_state = strategy, preserve_rng_state
+        self._known: Section[_Measured] = cache.section()
+        self._stages: list[Costs] = []
         if budget is not None:
+            options = self._options(budget)
             measured = self._measured(sample)
-            if not isinstance(budget, Budget):
-                plan_for("Chain", measured.chain, budget, [], self._options)  # says now what cannot be
+            if not options.budget.shared:
+                self.budget = options.budget.total
+                plan_for("Chain", measured.chain, [], options)  # says now what cannot be
+
+    def _options(self, budget: BudgetLike) -> Options:
+        return Options(allowance_of(budget), strategy=self._strategy, preserve_rng_state=self._preserve_rng_state)
 
     @property
     def stages(self) -> list[Costs]:
         """The costs of each stage, for the last kind of input measured."""
-        return list(self._known.values())[-1].costs if self._known else []
+        return self._stages
 
     def extra_repr(self) -> str:
         return f"budget={self.budget!r}"
@@ -124,33 +126,29 @@ class Chain(torch.nn.Module):
         leaves = Structure(input, "the input").leaves(input)
         refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
         known = self._measured(input)
-        if not any(t is not None and t.requires_grad for t in [*leaves, *known.params]):
+        if not any(t is not None and t.requires_grad for t in [*leaves, *known.facts.params]):
             return self.sequential(input)
-        plan = plan_for("Chain", known.chain, self.budget, [], self._options)
-        limit = self.budget.total if isinstance(self.budget, Budget) else self.budget
-        self.report = Report.of(plan, len(known.costs), limit, _total(known.costs))
-        set_last_report(self.report)
-        if plan.prediction.advances == 0 and not isinstance(self.budget, Budget):
+        options = self._options(self.budget)
+        plan = plan_for("Chain", known.chain, [], options)
+        self.report = report = Report.of(plan, len(known.costs), options.budget.total, _total(known.costs))
+        set_last_report(report)
+        if plan.prediction.advances == 0 and not options.budget.shared:
             return self.sequential(input)
         try:
-            return self._run(leaves, known, plan)
+            return self._run(leaves, known, plan, options, report)
         except ChangesLater:
             # What is drawn or changed is known now.
-            return self._run(leaves, known, plan_for("Chain", known.chain, self.budget, [], self._options))
+            return self._run(leaves, known, plan_for("Chain", known.chain, [], options), options, report)
 
-    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan) -> Any:
+    def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan, options: Options, report: Report) -> Any:
         around = self._surroundings(leaves)
         around.take_over(known.around)
         before = around.look()
         step = TorchStep(
-            _Stages(self.sequential, known.structures),
-            around,
-            known.params,
-            [None if leaf is None else leaf.detach() for leaf in leaves],
+            Recorder(_Stages(self.sequential, known.structures), around, known.facts),
+            State([None if leaf is None else leaf.detach() for leaf in leaves], around.snapshot()),
         )
-        step.mutates = known.mutates
-        step.initial.snapshot = around.snapshot()
-        call = Call(step, known.chain, plan, self.budget, self.report, known.flags)
+        call = Call(step, known.chain, plan, options.budget, report)
         try:
             return known.structures[-1].tree(call.attached(leaves, [])[0])
         except BaseException:
@@ -160,7 +158,7 @@ class Chain(torch.nn.Module):
 
     def _surroundings(self, leaves: Leaves) -> Surroundings:
         device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
-        return Surroundings(self.sequential, device, self._options.preserve_rng_state)
+        return Surroundings(self.sequential, device, self._preserve_rng_state)
 
     def _measured(self, sample: Any) -> _Measured:
         structure = Structure(sample, "the sample")
@@ -172,49 +170,50 @@ class Chain(torch.nn.Module):
             tuple((id(p), p.requires_grad) for p in self.sequential.parameters()),
             tuple(None if t is None else (t.shape, t.dtype, t.device, t.requires_grad) for t in leaves),
         )
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             around = self._surroundings(leaves)
             before = around.look()
             try:
-                self._known[key] = self._measure(structure, leaves, around)
+                known = self._measure(structure, leaves, around)
             finally:
                 around.put_back(before)
-            if len(self._known) > _KINDS:
-                del self._known[next(iter(self._known))]
-        return self._known[key]
+            self._known.put(key, known)
+            self._stages = known.costs
+        return known
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies measure anew.
-        return {**self.__dict__, "_known": {}, "report": None}
+        return {**self.__dict__, "_stages": [], "report": None}
 
     def _measure(self, structure: Structure, leaves: Leaves, around: Surroundings) -> _Measured:
         blocks = _Stages(self.sequential, [structure])
-        named = [p for p in self.sequential.parameters() if p.requires_grad]
+        params: list[Tensor] = [p for p in self.sequential.parameters() if p.requires_grad]
         live = [None if leaf is None else leaf.detach() for leaf in leaves]
         device = next((leaf.device for leaf in live if leaf is not None), torch.device("cpu"))
-        step = TorchStep(blocks, around, named, live)
         costs: list[Costs] = []
-        mutates: set[int] = set()
+        mutates: frozenset[int] = frozenset()
         for stage in range(blocks.count):
             before = around.look()
-            tape, saved, changes = step.first_look(stage, live)
+            look = first_look(blocks, around, stage, live)
             around.learn(before)
+            tape = look.tape
             own = [leaf for leaf in tape.carry if leaf is not None]
-            step.params = find_captures(self.sequential, tape.out, own, tape.since, step.params)
-            if changes:
-                mutates.add(stage)
-                step.mutates = mutates
+            params = find_captures(self.sequential, tape.out, own, tape.since, params)
+            if look.mutates:
+                mutates |= {stage}
             after = around.look()
-            weight = tape.weight(saved, step.params), max(1, storage_bytes(live))
+            weight = tape.weight(look.saved, params), max(1, storage_bytes(live))
             flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
-            del tape, saved
-            costs.append(measure(step, live, *weight, device, stage))
+            del look, tape, own
+            facts = Facts(params, mutates, differentiable=flags)
+            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage))
             around.put_back(after)
             live = following
         more = storage_bytes(around.snapshot()[0] + around.snapshot()[1]) if around.moves else 0
         costs = [cost.with_state(more) for cost in costs]
-        return _Measured(costs, blocks.structures, step.params, around, mutates, flags, storage_bytes(live))
+        return _Measured(costs, blocks.structures, facts, around, storage_bytes(live))
 
 
 def _total(costs: list[Costs]) -> Costs:

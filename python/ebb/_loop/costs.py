@@ -9,7 +9,7 @@ import torch
 
 from ebb._core import StepCost
 from ebb._loop.blocks import Leaves
-from ebb._loop.step import TorchStep
+from ebb._loop.recorder import Recorder
 from ebb._loop.tape import Tape
 from ebb._tensor.memory import peak_of, seconds_of
 
@@ -46,33 +46,34 @@ class Costs:
 
 
 def measure(
-    step: TorchStep, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device, block: int = 0
+    recorder: Recorder, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device, block: int = 0
 ) -> Costs:
     """Runs the block a few times, forward and back. Gradients go nowhere."""
+    blocks, gradients = recorder.blocks, recorder.no_gradients([])
 
     def forward() -> None:
         with torch.no_grad():
-            step.blocks.run(
-                block, [None if t is None else t.clone() for t in initial], step.blocks.inputs(block, False)
-            )
+            blocks.run(block, [None if t is None else t.clone() for t in initial], blocks.inputs(block, False))
+
+    def record() -> Tape:
+        return recorder.recorded(block, initial)[0]
 
     def reverse(tape: Tape) -> None:
-        step.adjoint = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
-        step.pull_back(tape, [torch.ones_like(y) if y.requires_grad else None for y in tape.ys], [], [])
+        gradients.carry = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
+        of_ys = [torch.ones_like(y) if y.requires_grad else None for y in tape.ys]
+        recorder.pull_back(tape, gradients, of_ys, [], [])
 
     forward()
     _, forward_peak = peak_of(forward, device)
-    tape, record_peak = peak_of(lambda: step.recorded(block, initial)[0], device)
-    step.begin_backward([])
+    tape, record_peak = peak_of(record, device)
     reverse(tape)
-    tape = step.recorded(block, initial)[0]
+    tape = record()
     _, reverse_peak = peak_of(lambda: reverse(tape), device)
     seconds = [float("inf")] * 3
     for _ in range(_ROUNDS):
         seconds[0] = min(seconds[0], seconds_of(forward, device))
         tapes: list[Tape] = []
-        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(step.recorded(block, initial)[0]), device))
+        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(record()), device))
         seconds[2] = min(seconds[2], seconds_of(lambda: reverse(tapes[0]), device))
-    step.begin_backward([])
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
     return Costs(state_bytes, tape_bytes, scratch, *seconds)

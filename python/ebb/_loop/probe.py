@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ebb import _core
+from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
-from ebb._loop.arguments import checked_chunk, chunks, device_of, named, surroundings_key
+from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named, surroundings_key
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
-from ebb._loop.engine import Examined, Options, plan_for
+from ebb._loop.engine import plan_for
+from ebb._loop.examine import Loop, examine
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._tensor.context import Surroundings
 from ebb._tensor.function_key import function_key
@@ -38,7 +40,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class _Grain:
+class _Cut:
     """The loop cut into steps of so many time steps."""
 
     chunk: int
@@ -62,15 +64,15 @@ class Probe:
     """What `probe` measured. `points` are budgets from the least to the one that keeps everything, with what they cost; forwards are
     counted in time steps. `str(probe)` is a table."""
 
-    def __init__(self, grains: list[_Grain], options: Options):
-        self._grains, self._options = grains, options
+    def __init__(self, cuts: list[_Cut], options: Options):
+        self._cuts, self._options = cuts, options
         how = _core.PlanOptions()
         how.strategy, how.tapes_stay = options.strategy, True
         self.points: list[Point] = []
         # Shorter steps where longer ones do not fit, as scan does it.
-        for grain in grains:
-            swept = _core.sweep(grain.chain, _core.Platform(tiers=grain.speeds), how, _POINTS)
-            more = [grain.point(plan, budget) for budget, plan in swept]
+        for cut in cuts:
+            swept = _core.sweep(cut.chain, _core.Platform(tiers=cut.speeds), how, _POINTS)
+            more = [cut.point(plan, budget) for budget, plan in swept]
             self.points = [
                 point for point in more if not self.points or point.budget < self.points[0].budget
             ] + self.points
@@ -80,20 +82,20 @@ class Probe:
     @property
     def costs(self) -> Costs:
         """Of `chunk` time steps."""
-        return self._grains[0].costs
+        return self._cuts[0].costs
 
     @property
     def chunk(self) -> int:
-        return self._grains[0].chunk
+        return self._cuts[0].chunk
 
     def at(self, budget: int | str) -> Point:
         """What this budget costs. Raises `ebb.Error` where it is too small."""
-        limit = as_bytes(budget, "budget")
-        for grain in self._grains:
+        options = replace(self._options, budget=Allowance(as_bytes(budget, "budget")))
+        for cut in self._cuts:
             try:
-                return grain.point(plan_for("probe", grain.chain, limit, grain.speeds, self._options), limit)
+                return cut.point(plan_for("probe", cut.chain, cut.speeds, options), options.budget.total)
             except Error as error:
-                if error.code != "infeasible_budget" or grain is self._grains[-1]:
+                if error.code != "infeasible_budget" or cut is self._cuts[-1]:
                     raise
         raise AssertionError
 
@@ -153,14 +155,16 @@ def probe(
         raise Error("probe: there are no time steps to measure")
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
-    options = Options(0, listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe"))
-    grains = []
+    options = Options(
+        Allowance(0), listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe")
+    )
+    cuts = []
     for best in [chunk] if chunk is not None else chunks(inputs.length):
-        grains.append(_grain(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
-    return Probe(grains, options)
+        cuts.append(_cut(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
+    return Probe(cuts, options)
 
 
-def _grain(
+def _cut(
     f: Callable,
     carry: Structure,
     initial: list[Any],
@@ -169,7 +173,7 @@ def _grain(
     options: Options,
     reverse: bool,
     reduce: str | None,
-) -> _Grain:
+) -> _Cut:
     device = device_of(f, initial, inputs.leaves)
     blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
     around = Surroundings(f, device, True, options.modules)
@@ -189,8 +193,8 @@ def _grain(
     before = around.look()
     try:
         with torch.enable_grad():
-            seen = Examined(blocks, f, initial, inputs.leaves, device, options, key, around, before)
+            seen = examine(Loop(blocks, f, initial, inputs.leaves, device, options, key, around, before))
     finally:
         around.put_back(before)
     chain = seen.chain(options, device)
-    return _Grain(chunk, seen.known.costs, chain, [speed_of(tier, chain[0].state, device) for tier in options.tiers])
+    return _Cut(chunk, seen.known.costs, chain, [speed_of(tier, chain[0].state, device) for tier in options.tiers])

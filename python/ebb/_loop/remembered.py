@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
+from ebb._base.cache import Section, cache
 from ebb._loop.costs import Costs
-
-_KEPT = 256  # blocks whose costs are remembered
 
 
 @dataclass
@@ -23,24 +19,4 @@ class Remembered:
     coded: list[bool] | None = None  # leaves of the carry that are kept encoded
 
 
-class _Memory:
-    """The last blocks measured, by key."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Any, Remembered] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Any) -> Remembered | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: Any, known: Remembered) -> None:
-        with self._lock:
-            self._entries[key] = known
-            while len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
-
-
-remembered = _Memory()
+remembered: Section[Remembered] = cache.section()

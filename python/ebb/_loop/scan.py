@@ -9,10 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, allowance_of
 from ebb._base.errors import Error
-from ebb._loop.arguments import check_nothing, checked_chunk, checked_codecs, chunks, device_of, named, surroundings_key
-from ebb._loop.engine import NOTHING, Options, in_budget, refuse_transforms
+from ebb._loop.arguments import (
+    Options,
+    check_nothing,
+    checked_chunk,
+    checked_codecs,
+    chunks,
+    device_of,
+    named,
+    refuse_transforms,
+    surroundings_key,
+)
+from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
@@ -86,7 +96,9 @@ def scan(
         return _plain(f, carry, initial, inputs, device, reverse, reduce)
     given, modules = named(params)
     refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
-    options = Options(budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs)
+    options = Options(
+        allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs
+    )
     tried = chunks(inputs.length) if chunk is None else [chunk]
     for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)

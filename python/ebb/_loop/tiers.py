@@ -17,7 +17,7 @@ from ebb.tiers import FileTier, MemoryTier, Tier, slow_tiers
 _BUFFERS = 4  # items of a tier that are on their way at once
 
 
-class Layout:
+class StateLayout:
     """A state as one run of bytes: each tensor at a multiple of 64."""
 
     def __init__(self, state: State):
@@ -55,7 +55,7 @@ class Layout:
 class _Stored:
     """A tier of the C++ store, by way of a few buffers in host memory."""
 
-    def __init__(self, tier: Tier, count: int, layout: Layout, pinned: bool):
+    def __init__(self, tier: Tier, count: int, layout: StateLayout, pinned: bool):
         self._layout = layout
         self._store = _core.Store(slow_tiers([tier]), [(count * layout.bytes, layout.bytes, count)])
         self._free = [host_memory(layout.bytes, pinned)[0] for _ in range(_BUFFERS)]
@@ -122,7 +122,7 @@ class _Stored:
 class _Pinned:
     """Host memory beside a GPU, taken once; copies run on a stream of their own."""
 
-    def __init__(self, count: int, layout: Layout, device: torch.device):
+    def __init__(self, count: int, layout: StateLayout, device: torch.device):
         self._layout = layout
         self._device = device
         self._stream = torch.cuda.Stream(device)
@@ -176,7 +176,7 @@ class TorchTiers:
     """The tiers of one run. `counts` are the most states that each holds."""
 
     def __init__(self, tiers: Sequence[Tier], counts: Sequence[int], like: State, device: torch.device):
-        layout = Layout(like)
+        layout = StateLayout(like)
         self._tiers: list[_Stored | _Pinned] = []
         for tier, count in zip(tiers, counts):
             if device.type == "cuda" and isinstance(tier, MemoryTier):

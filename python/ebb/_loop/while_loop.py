@@ -9,10 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, allowance_of
 from ebb._base.errors import Error
-from ebb._loop.arguments import check_nothing, checked_codecs, device_of, named, surroundings_key
-from ebb._loop.engine import NOTHING, Options, in_budget, refuse_transforms
+from ebb._loop.arguments import (
+    Options,
+    check_nothing,
+    checked_codecs,
+    device_of,
+    named,
+    refuse_transforms,
+    surroundings_key,
+)
+from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.scan_blocks import WhileBlocks
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike
@@ -65,7 +73,16 @@ def while_loop(
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = device_of(f, initial, [])
         options = Options(
-            budget, listed(tiers), strategy, preserve_rng_state, verify, given, modules, until, expected, codecs
+            allowance_of(budget),
+            listed(tiers),
+            strategy,
+            preserve_rng_state,
+            verify,
+            given,
+            modules,
+            until,
+            expected,
+            codecs,
         )
         blocks = WhileBlocks(f, carry, expected)
         key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ebb._tensor.host_pool import Block
+from ebb._tensor.host_pool import HostBlock
 
 
 class Leaving:
@@ -82,7 +82,7 @@ class Lane:
         """The stream that computes now; None where there is but one."""
         return torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
 
-    def out(self, source: torch.Tensor, block: Block, producers: set[Any]) -> Leaving:
+    def out(self, source: torch.Tensor, block: HostBlock, producers: set[Any]) -> Leaving:
         """Starts the copy of a tensor of bytes into a block; later transfers of the block wait for ``block.events``."""
         target = block.bytes.narrow(0, 0, source.numel())
         side = self.out_stream if self.streams else self.producer()
@@ -99,7 +99,7 @@ class Lane:
         block.events.append(event)
         return Leaving(source, producers, event, side)
 
-    def back(self, block: Block, size: int) -> Arriving:
+    def back(self, block: HostBlock, size: int) -> Arriving:
         """Starts the copy of a block's first bytes to the device."""
         compute = self.producer()
         target = torch.empty(size, dtype=torch.uint8, device=self.device)
@@ -119,7 +119,7 @@ class Lane:
         return Arriving(target, compute, event, side)
 
 
-def _settle(block: Block, stream: Any) -> None:
+def _settle(block: HostBlock, stream: Any) -> None:
     """The stream waits for what else uses the block; without a stream the host does."""
     block.events = [event for event in block.events if not event.query()]
     for event in block.events:

@@ -13,7 +13,7 @@ from ebb._offload.disk import Disk, Ticket
 from ebb._offload.item import Item, Remains
 from ebb._offload.lane import Lane
 from ebb._offload.report import OffloadReport
-from ebb._tensor.host_pool import Block, HostPool, pageable_block
+from ebb._tensor.host_pool import HostBlock, HostPool, pageable_block
 
 
 class _Written:
@@ -41,7 +41,7 @@ class _Read:
 class _Staged:
     """On its way from disk through a block to the device."""
 
-    def __init__(self, lane: Lane, block: Block, size: int, ticket: Ticket):
+    def __init__(self, lane: Lane, block: HostBlock, size: int, ticket: Ticket):
         self.lane, self.block, self.size, self.ticket = lane, block, size, ticket
         self.second: Any = None
 
@@ -133,7 +133,7 @@ class Mover:
                     break
         return leaving
 
-    def _room(self, size: int) -> Block | None:
+    def _room(self, size: int) -> HostBlock | None:
         block = self.pool.take(size)
         while block is None and self.disk is not None and size <= self.pool.largest:
             if not self._spilling and not self._spill(wait=True):

@@ -21,7 +21,7 @@ from ebb._base.errors import Error
 from ebb._offload.item import Item, Link, Remains
 from ebb._offload.mover import Mover
 from ebb._offload.report import OffloadReport
-from ebb._tensor.saved import Kept, Saved, held_by_others
+from ebb._tensor.saved import KeptTensor, SavedView, held_by_others
 
 # How many of the storages that somebody else held are looked at again when another tensor is saved.
 _LOOKS = 8
@@ -75,15 +75,15 @@ class Saver:
             self._settle(len(self._held))
             self._say_why()
 
-    def pack(self, tensor: torch.Tensor) -> Kept | Saved:
+    def pack(self, tensor: torch.Tensor) -> KeptTensor | SavedView:
         with self._lock:
             self._mover.report.saved += 1
             why = self._why_kept(tensor)
             if why is not None:
                 self._mover.report.keep(why, tensor.numel() * tensor.element_size())
-                return Kept(tensor)
+                return KeptTensor(tensor)
             item = self._item(tensor)
-            saved = Saved(tensor, item)
+            saved = SavedView(tensor, item)
             self._settle(_LOOKS)
             return saved
 
@@ -167,9 +167,9 @@ class Saver:
                     item.reason = reason
                     self._mover.report.keep(reason, item.size)
 
-    def unpack(self, packed: Kept | Saved) -> torch.Tensor:
+    def unpack(self, packed: KeptTensor | SavedView) -> torch.Tensor:
         with self._lock:
-            if isinstance(packed, Kept):
+            if isinstance(packed, KeptTensor):
                 return packed.tensor()
             packed.check_version()
             if packed.turn == self._turn:

@@ -6,20 +6,22 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 _LONGEST = 100  # containers with more are told apart by their length
 
 
 class _Same:
-    """An object by its identity. It is not kept alive, and what takes its place later is another."""
+    """An object by its identity. It is not kept alive, and what takes its place later is another. What no weak reference can
+    be had of, and has no parts, such as a dtype, is a small value that may live on."""
 
     __slots__ = ("_id", "_object")
 
     def __init__(self, value: Any):
         self._id = id(value)
         try:
-            self._object = weakref.ref(value)
+            self._object: Callable[[], Any] = weakref.ref(value)
         except TypeError:
             self._object = lambda: value
 
@@ -62,7 +64,20 @@ def _key(value: Any, outer: tuple[int, ...]) -> Any:
             return (type(value), len(value))
         items = value.items() if type(value) is dict else value
         return (type(value), tuple(_key(item, outer) for item in items))
+    if isinstance(value, tuple):
+        return (type(value), tuple(_key(item, outer) for item in value))
+    slots = _slots(type(value))
+    if slots and not hasattr(value, "__weakref__"):
+        return (type(value), tuple(_key(getattr(value, name, None), outer) for name in slots))
     return _Same(value)
+
+
+def _slots(kind: type) -> list[str]:
+    found: list[str] = []
+    for part in kind.__mro__:
+        names = part.__dict__.get("__slots__", ())
+        found += [names] if isinstance(names, str) else names
+    return found
 
 
 def _globals_key(function: types.FunctionType) -> Any:

@@ -14,7 +14,7 @@ _SMALLEST_SLAB = 1 << 20
 _FIRST_GROWN_SLAB = 1 << 26
 
 
-class Block:
+class HostBlock:
     """A part of a slab, or memory of its own (``slab`` is None). ``events`` are transfers that may still use it."""
 
     __slots__ = ("bytes", "pinned", "slab", "offset", "size", "events")
@@ -30,9 +30,9 @@ class Block:
         self.events = events
 
 
-def pageable_block(size: int) -> Block:
+def pageable_block(size: int) -> HostBlock:
     """Memory of its own, aligned for direct I/O."""
-    return Block(_aligned(size), False, None, 0, size, [])
+    return HostBlock(_aligned(size), False, None, 0, size, [])
 
 
 def host_memory(size: int, pin: bool) -> tuple[torch.Tensor, bool]:
@@ -57,17 +57,17 @@ class _Slab:
         self.memory, self.pinned = host_memory(size, pin)
         self.free: list[tuple[int, int, list[Any]]] = [(0, size, [])]
 
-    def take(self, size: int) -> Block | None:
+    def take(self, size: int) -> HostBlock | None:
         for at, (offset, length, events) in enumerate(self.free):
             if length >= size:
                 if length == size:
                     del self.free[at]
                 else:
                     self.free[at] = (offset + size, length - size, events)
-                return Block(self.memory.narrow(0, offset, size), self.pinned, self, offset, size, _running(events))
+                return HostBlock(self.memory.narrow(0, offset, size), self.pinned, self, offset, size, _running(events))
         return None
 
-    def give(self, block: Block) -> None:
+    def give(self, block: HostBlock) -> None:
         offset, length, events = block.offset, block.size, _running(block.events)
         at = bisect.bisect_left(self.free, offset, key=lambda entry: entry[0])
         if at < len(self.free) and offset + length == self.free[at][0]:
@@ -115,7 +115,7 @@ class HostPool:
     def pinned_bytes(self) -> int:
         return sum(slab.memory.numel() for slab in self._slabs or [] if slab.pinned)
 
-    def take(self, size: int) -> Block | None:
+    def take(self, size: int) -> HostBlock | None:
         """A block of at least that many bytes, or None where there is no room for it."""
         size = -(-max(size, 1) // self.granule) * self.granule
         if self._slabs is None:
@@ -128,13 +128,13 @@ class HostPool:
             self.peak = max(self.peak, self.used)
         return block
 
-    def give(self, block: Block) -> None:
+    def give(self, block: HostBlock) -> None:
         """Back into the pool. Who takes it next waits for ``block.events``."""
         if block.slab is not None:
             self.used -= block.size
             block.slab.give(block)
 
-    def _grow(self, size: int) -> Block | None:
+    def _grow(self, size: int) -> HostBlock | None:
         slab = max(_FIRST_GROWN_SLAB, 1 << (size - 1).bit_length())
         if self.bytes + slab > self.limit:
             return None

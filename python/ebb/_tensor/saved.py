@@ -59,7 +59,7 @@ class Watch:
             )
 
 
-class Kept(Watch):
+class KeptTensor(Watch):
     """A saved tensor that stays where it is."""
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class Kept(Watch):
         return self._counter
 
 
-class Saved(Watch):
+class SavedView(Watch):
     """A saved tensor as a view of an item, which may leave its place."""
 
     __slots__ = ("item", "index", "turn", "_dtype", "_offset", "_size", "_stride", "_conj")

@@ -4,44 +4,44 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import torch
 
 from ebb import _core
+from ebb._base.cache import Section, cache
 from ebb._tensor.host_pool import host_memory
 from ebb.tiers import MemoryTier, Tier
 
 _PROBED = 64 << 20
-_speeds: dict[Any, _core.TierSpeed] = {}
+_speeds: Section[_core.TierSpeed] = cache.section()
 
 
 def speed_of(tier: Tier, item: int, device: torch.device) -> _core.TierSpeed:
     """How fast items of about that size go there and back, measured once."""
-    key = (tier, max(1, item).bit_length(), device)
-    if key not in _speeds:
-        if device.type == "cuda" and isinstance(tier, MemoryTier):
-            write, read = _link_rates(device)
-            _speeds[key] = _core.TierSpeed(
-                tier.name,
-                capacity=tier.capacity,
-                write_rate=write,
-                read_rate=read,
-                write_latency=3e-5,
-                read_latency=3e-5,
-            )
-        else:
-            found = _core.profile_tier(tier.slow_tier(), max(1, item), 0.2)
-            _speeds[key] = _core.TierSpeed(
-                tier.name,
-                capacity=tier.capacity,
-                write_rate=found.write_rate,
-                read_rate=found.read_rate,
-                write_latency=found.write_latency,
-                read_latency=found.read_latency,
-                duplex=found.duplex,
-            )
-    return _speeds[key]
+    return _speeds.get_or((tier, max(1, item).bit_length(), device), lambda: _measured(tier, max(1, item), device))
+
+
+def _measured(tier: Tier, item: int, device: torch.device) -> _core.TierSpeed:
+    if device.type == "cuda" and isinstance(tier, MemoryTier):
+        write, read = _link_rates(device)
+        return _core.TierSpeed(
+            tier.name,
+            capacity=tier.capacity,
+            write_rate=write,
+            read_rate=read,
+            write_latency=3e-5,
+            read_latency=3e-5,
+        )
+    found = _core.profile_tier(tier.slow_tier(), item, 0.2)
+    return _core.TierSpeed(
+        tier.name,
+        capacity=tier.capacity,
+        write_rate=found.write_rate,
+        read_rate=found.read_rate,
+        write_latency=found.write_latency,
+        read_latency=found.read_latency,
+        duplex=found.duplex,
+    )
 
 
 def _link_rates(device: torch.device) -> tuple[float, float]:

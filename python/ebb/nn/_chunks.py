@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from typing import Any
@@ -10,12 +11,11 @@ from typing import Any
 import torch
 from torch import _VF, Tensor
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
-from ebb._loop.arguments import surroundings_key
+from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
 from ebb._loop.blocks import Leaves
-from ebb._loop.engine import NOTHING, Options, in_budget, last_report, refuse_transforms
+from ebb._loop.engine import NOTHING, in_budget, last_report
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
@@ -30,10 +30,18 @@ class _Kernel:
 
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self.weights = weights
+        self.alike = False  # with and without gradients
         self._mode, self._bias, self._layers, self._backwards = layer.mode, layer.bias, layers, backwards
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         lstm = self._mode == "LSTM"
+        if lstm and self.alike and not torch.is_grad_enabled():
+            # oneDNN's LSTM rounds otherwise where nothing can be differentiated: a step that is only passed must end in the
+            # state that it ends in when it is recorded.
+            kernel = copy.copy(self)
+            kernel.weights = [weight.detach() for weight in self.weights]
+            with torch.enable_grad():
+                return kernel(x, carry, batch_sizes)
         # cuDNN goes back only where it was told to train, and keeps more then; its results have the same bits.
         rest = (self.weights, self._bias, self._layers, 0.0, torch.is_grad_enabled(), False)
         with warnings.catch_warnings():
@@ -120,13 +128,12 @@ class _Segments:
 class ChunkReport:
     """What the chunked runs of a layer took, once their backwards have run."""
 
-    def __init__(self, budget: Any, kept: int, runs: list[Any]):
+    def __init__(self, budget: int, kept: int, runs: list[Any]):
         self._budget, self._kept, self._runs = budget, kept, runs
 
     def report(self) -> LayerReport:
-        limit = self._budget.total if isinstance(self._budget, Budget) else as_bytes(self._budget, "budget")
         peak = sum(run.predicted["peak"]["fast"] for run in self._runs)
-        return LayerReport(limit, peak, self._kept, tuple(self._runs))
+        return LayerReport(self._budget, peak, self._kept, tuple(self._runs))
 
 
 def run(call: Any) -> Any:
@@ -153,7 +160,8 @@ def run(call: Any) -> Any:
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
     share = groups * directions
-    budget = layer.budget if isinstance(layer.budget, Budget) else as_bytes(layer.budget, "budget") // share
+    allowed = allowance_of(layer.budget)
+    budget = allowed.part(share)
     each = len(call.parameters()) // (groups * directions)
     output, finals, reports, kept = x, [], [], 0
     for group in range(groups):
@@ -169,7 +177,7 @@ def run(call: Any) -> Any:
             try:
                 final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
             except Error as error:
-                if share == 1 or error.least_budget is None or isinstance(budget, Budget):
+                if share == 1 or error.least_budget is None or budget.shared:
                     raise
                 raise Error(
                     f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
@@ -182,16 +190,23 @@ def run(call: Any) -> Any:
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
     if torch.is_grad_enabled():
-        layer.chunk_report = ChunkReport(layer.budget, kept, [report for report in reports if report is not None])
+        layer.chunk_report = ChunkReport(allowed.total, kept, [report for report in reports if report is not None])
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
 def _one(
-    layer: Any, kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor], budget: Any, backwards: bool
+    layer: Any,
+    kernel: _Kernel,
+    x: Tensor,
+    sizes: Tensor | None,
+    states: list[Tensor],
+    budget: Allowance,
+    backwards: bool,
 ) -> tuple[list[Tensor], Tensor, Any]:
     states = [state.contiguous() for state in states]
     length = x.shape[0] if sizes is None else len(sizes)
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
+    kernel.alike = torch.is_grad_enabled() and x.device.type == "cpu"
     results = None
     while torch.is_grad_enabled():
         options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ebb import _core
-from ebb._base.budget import Budget
+from ebb._base.budget import Allowance, BudgetLike, allowance_of
 from ebb._base.errors import Error
-from ebb._base.sizes import UNLIMITED, as_bytes
+from ebb._base.sizes import UNLIMITED
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, slow_tiers
 
@@ -23,11 +23,9 @@ _MOST_BATCH = 65_535
 _NONE = (0, 0, 0)  # no array
 
 
-def bytes_of(budget: Budget | int | str | None) -> int:
-    """A budget in bytes; None is no limit."""
-    if isinstance(budget, Budget):
-        return budget.total
-    return UNLIMITED if budget is None else as_bytes(budget, "budget")
+def allowed(budget: BudgetLike | None) -> Allowance:
+    """What a layer may hold; None is no limit."""
+    return allowance_of(UNLIMITED if budget is None else budget)
 
 
 def refuse_codec(layer: object, options: dict[str, Any]) -> None:
@@ -36,11 +34,6 @@ def refuse_codec(layer: object, options: dict[str, Any]) -> None:
             f"{type(layer).__name__}: a layer takes no codec, its cells keep tapes of their own; "
             "ebb.scan(f, init, xs, budget=..., codec=...) over a cell does"
         )
-
-
-def resolved(budget: Budget | int | str | None) -> Budget | int:
-    """A budget as a setting has it; raises for what is none."""
-    return budget if isinstance(budget, Budget) else bytes_of(budget)
 
 
 def why_not(*tensors: torch.Tensor) -> str | None:
@@ -79,10 +72,10 @@ class Setting:
     batch_sizes: tuple[int, ...]  # of a packed sequence
     keeps: bool  # there will be a backward
     input_gradient: bool
-    budget: Budget | int
+    budget: Allowance
     tiers: tuple[Tier, ...]
     strategy: str
-    grain: int
+    chunk: int  # time steps; 0: the library chooses
     threads: int
 
     def make(self) -> list[list[Any]]:
@@ -106,11 +99,11 @@ class Setting:
             layers=layers,
             time_steps=self.time_steps,
             batch=self.batch,
-            budget=bytes_of(self.budget),
+            budget=self.budget.total,
             strategy=self.strategy,
             tiers=slow_tiers(self._parted_tiers()),
-            ledger=self.budget._ledger if isinstance(self.budget, Budget) else None,
-            grain=self.grain,
+            ledger=self.budget.ledger,
+            chunk=self.chunk,
             threads=self.threads,
             input_gradient=input_gradient,
             batch_sizes=list(self.batch_sizes),
@@ -125,14 +118,15 @@ class Setting:
     def _share_budget(self, runs: list[Any]) -> None:
         """All forwards precede their backwards, so what the runs hold adds up: each gets what it needs at least and
         an equal part of the rest."""
-        shared = isinstance(self.budget, Budget)
-        if self.budget == UNLIMITED or (len(runs) == 1 and not shared):
+        if not self.budget.shared and (self.budget.unlimited or len(runs) == 1):
             return
         least = [run.least_budget(self.strategy) for run in runs]
-        total = bytes_of(self.budget)
-        if shared:
-            wanted = [run.least_budget("store_all") for run in runs]
-            total = self.budget._take(sum(least), max(sum(wanted), sum(least)))
+
+        def needs() -> tuple[int, int]:
+            wanted = sum(run.least_budget("store_all") for run in runs)
+            return sum(least), max(wanted, sum(least))
+
+        total = self.budget.take(needs)
         rest = total - sum(least)
         if rest < 0:
             raise Error(
@@ -198,9 +192,8 @@ class Runs:
         return Runs, ()
 
     def lease(self, setting: Setting) -> Lease:
-        if setting.keeps and isinstance(setting.budget, Budget):
-            budget = setting.budget
-            return Lease(setting.make(), lambda _: budget._give_back())
+        if setting.keeps and setting.budget.shared:
+            return Lease(setting.make(), lambda _: setting.budget.give_back())
         return (self.keeping if setting.keeps else self.passing).lease(setting)
 
     def clear(self) -> None:

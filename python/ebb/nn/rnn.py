@@ -59,7 +59,7 @@ class _Bounded(torch.nn.RNNBase):
         **kwargs: Any,
     ) -> None:
         _native.refuse_codec(self, kwargs)
-        _native.resolved(budget)
+        _native.allowed(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         super().__init__(*args, **kwargs)
@@ -191,10 +191,10 @@ class _Call:
             batch_sizes=self.batch_sizes,
             keeps=keeps,
             input_gradient=keeps and self.x.requires_grad,
-            budget=_native.resolved(layer.budget),
+            budget=_native.allowed(layer.budget),
             tiers=listed(layer.tiers),
             strategy=layer.strategy,
-            grain=layer.chunk or 0,
+            chunk=layer.chunk or 0,
             threads=torch.get_num_threads(),
         )
         lease = layer._runs.lease(setting)

@@ -175,7 +175,7 @@ class _Layer(_Spiking):
     ) -> None:
         _native.refuse_codec(self, options)
         super().__init__(input_size, hidden_size, **options)
-        _native.resolved(budget)
+        _native.allowed(budget)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         self.batch_first, self.budget, self.tiers = batch_first, budget, tiers
@@ -260,10 +260,10 @@ class _Layer(_Spiking):
             batch_sizes=(),
             keeps=keeps,
             input_gradient=keeps and x.requires_grad,
-            budget=_native.resolved(self.budget),
+            budget=_native.allowed(self.budget),
             tiers=listed(self.tiers),
             strategy=self.strategy,
-            grain=self.chunk or 0,
+            chunk=self.chunk or 0,
             threads=torch.get_num_threads(),
         )
         group = _native.Group(self._runs, setting, 0, self.batch_first)

@@ -7,12 +7,12 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ebb._base.cache import Section, cache
 from ebb._compress.arithmetic.shapes import Convolution
 from ebb._loop.codec import formulas as _codec_formulas
 
@@ -142,11 +142,18 @@ def _cut(gy: Tensor, axis: int, how: _Axis) -> Tensor | None:
     return F.pad(gy, padding) if any(padding) else gy
 
 
-@lru_cache(maxsize=1024)
-def _regions(
-    size: tuple[int, ...], taps: tuple[int, ...], block: tuple[int, ...], conv: Convolution
-) -> list[tuple[tuple[_Part, ...], list[_Axis]]]:
+_Region = tuple[tuple[_Part, ...], list[_Axis]]
+_known_regions: Section[list[_Region]] = cache.section()
+
+
+def _regions(size: tuple[int, ...], taps: tuple[int, ...], block: tuple[int, ...], conv: Convolution) -> list[_Region]:
     """The parts of the input with blocks of one shape, and how the outputs that read them are summed."""
+    return _known_regions.get_or((size, taps, block, conv), lambda: _new_regions(size, taps, block, conv))
+
+
+def _new_regions(
+    size: tuple[int, ...], taps: tuple[int, ...], block: tuple[int, ...], conv: Convolution
+) -> list[_Region]:
     parts = [_parts(n, min(p, n)) for n, p in zip(size, block)]
     return [
         (region, [_axis(*each) for each in zip(region, taps, conv.stride, conv.before, conv.dilation)])

@@ -92,7 +92,7 @@ def _geometry(layer: Any) -> Convolution:
     return Convolution(layer.stride, before, after, layer.dilation, layer.groups)
 
 
-class _Compressed:
+class _CompressedConv:
     """A mixin in front of nn.ConvNd."""
 
     @never_compiled
@@ -150,13 +150,13 @@ class _Again:
         return self._function(x, weight, bias, *self._rest)
 
 
-class Conv1d(_Compressed, nn.Conv1d):
+class Conv1d(_CompressedConv, nn.Conv1d):
     stock = nn.Conv1d
 
 
-class Conv2d(_Compressed, nn.Conv2d):
+class Conv2d(_CompressedConv, nn.Conv2d):
     stock = nn.Conv2d
 
 
-class Conv3d(_Compressed, nn.Conv3d):
+class Conv3d(_CompressedConv, nn.Conv3d):
     stock = nn.Conv3d

@@ -64,7 +64,7 @@ class _Dropout(torch.autograd.Function):
         return ctx.how.gradient(gy, kept), None, None, None, None, None
 
 
-class _Compressed:
+class _CompressedDropout:
     """A mixin in front of nn.DropoutNd; `dims` are those of its input, where it drops whole channels."""
 
     dims = 0
@@ -106,20 +106,20 @@ class _Compressed:
         return out
 
 
-class Dropout(_Compressed, nn.Dropout):
+class Dropout(_CompressedDropout, nn.Dropout):
     stock = nn.Dropout
 
 
-class Dropout1d(_Compressed, nn.Dropout1d):
+class Dropout1d(_CompressedDropout, nn.Dropout1d):
     stock = nn.Dropout1d
     dims = 3
 
 
-class Dropout2d(_Compressed, nn.Dropout2d):
+class Dropout2d(_CompressedDropout, nn.Dropout2d):
     stock = nn.Dropout2d
     dims = 4
 
 
-class Dropout3d(_Compressed, nn.Dropout3d):
+class Dropout3d(_CompressedDropout, nn.Dropout3d):
     stock = nn.Dropout3d
     dims = 5

@@ -106,7 +106,7 @@ class _MaxPool(torch.autograd.Function):
         return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ctx.ceil, places).squeeze(2), None
 
 
-class _Compressed:
+class _CompressedMaxPool:
     """A mixin in front of nn.MaxPoolNd; `dims` are spatial."""
 
     dims = 0
@@ -120,16 +120,16 @@ class _Compressed:
         return _MaxPool.apply(x, self)
 
 
-class MaxPool1d(_Compressed, nn.MaxPool1d):
+class MaxPool1d(_CompressedMaxPool, nn.MaxPool1d):
     stock = nn.MaxPool1d
     dims = 1
 
 
-class MaxPool2d(_Compressed, nn.MaxPool2d):
+class MaxPool2d(_CompressedMaxPool, nn.MaxPool2d):
     stock = nn.MaxPool2d
     dims = 2
 
 
-class MaxPool3d(_Compressed, nn.MaxPool3d):
+class MaxPool3d(_CompressedMaxPool, nn.MaxPool3d):
     stock = nn.MaxPool3d
     dims = 3

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ebb._loop.codec.codec import Codec
 from ebb._tensor.captures import LEAF
-from ebb._tensor.saved import Kept, Saved, held_by_others
+from ebb._tensor.saved import KeptTensor, SavedView, held_by_others
 from ebb._tensor.trees import rounded
 
 
@@ -78,21 +78,21 @@ class Recording:
     def hooks(self) -> Any:
         return torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
 
-    def _pack(self, tensor: Tensor) -> Kept | Saved:
+    def _pack(self, tensor: Tensor) -> KeptTensor | SavedView:
         if not _can_be_encoded(tensor):
-            kept = Kept(tensor)
+            kept = KeptTensor(tensor)
             if tensor.layout == torch.strided:
                 self._kept.append(kept.tensor())
             return kept
         address = tensor.untyped_storage().data_ptr()
         if address in self._outside:
             self._kept.append(tensor.detach())
-            return Kept(tensor)
+            return KeptTensor(tensor)
         memory = self._memories.get(address)
         if memory is None:
             memory = self._memories[address] = _Memory(tensor, self._codec)
         memory.several = memory.several or memory.dtype != tensor.dtype
-        return Saved(tensor, memory)
+        return SavedView(tensor, memory)
 
     def seal(self, held: Set[int], cautious: bool = False) -> None:
         """Encodes what is at none of the addresses `held` and belongs to nobody else. `cautious`: nor what a codec
@@ -119,8 +119,8 @@ class Recording:
         return self._kept + [memory.flat() for memory in self._memories.values() if memory.storage is not None]
 
 
-def _unpack(packed: Kept | Saved) -> Tensor:
-    if isinstance(packed, Kept):
+def _unpack(packed: KeptTensor | SavedView) -> Tensor:
+    if isinstance(packed, KeptTensor):
         return packed.tensor()
     packed.check_version()
     return packed.view(*packed.item.storage_from())

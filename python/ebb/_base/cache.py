@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured or planned before: one bounded cache for the whole package, in which every use has its section."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+_BOUND = 1024
+
+Value = TypeVar("Value")
+
+
+class Cache:
+    """At most `bound` entries in all sections together; the one that was not asked for the longest goes first.
+
+    Values lie in their section, and the cache knows sections by weak references: what a section's holder keeps alive goes
+    with the holder. Keys must hold nothing that is large or meant to die."""
+
+    def __init__(self, bound: int):
+        self._bound = bound
+        self._lock = threading.RLock()  # a section may die, and call nobody, in the middle of any of this
+        self._numbers = itertools.count()
+        self._order: OrderedDict[tuple[int, Hashable], weakref.ref[Section[Any]]] = OrderedDict()
+        self._sections: weakref.WeakKeyDictionary[Any, Section[Any]] = weakref.WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(ref() is not None for ref in self._order.values())
+
+    def section(self) -> Section[Any]:
+        """A new one, for whoever holds it."""
+        return Section(self, next(self._numbers))
+
+    def section_of(self, holder: object) -> Section[Any]:
+        """The one that lives as long as `holder`, whom its values must not reach."""
+        with self._lock:
+            if holder not in self._sections:
+                self._sections[holder] = self.section()
+            return self._sections[holder]
+
+    def _get(self, section: Section[Any], key: Hashable) -> Any:
+        with self._lock:
+            if key in section._entries:
+                self._order.move_to_end((section._number, key))
+            return section._entries.get(key)
+
+    def _put(self, section: Section[Any], key: Hashable, value: Any) -> None:
+        with self._lock:
+            section._entries[key] = value
+            self._order[section._number, key] = weakref.ref(section)
+            self._order.move_to_end((section._number, key))
+            if len(self._order) > self._bound:
+                self._forget_dead()
+            while len(self._order) > self._bound:
+                (_, oldest), ref = self._order.popitem(last=False)
+                holder = ref()
+                if holder is not None:
+                    del holder._entries[oldest]
+
+    def _forget_dead(self) -> None:
+        for entry in [entry for entry, ref in self._order.items() if ref() is None]:
+            del self._order[entry]
+
+
+class Section(Generic[Value]):
+    """The entries of one use of the cache. A copy begins empty."""
+
+    def __init__(self, cache: Cache, number: int):
+        self._cache, self._number = cache, number
+        self._entries: dict[Hashable, Value] = {}
+
+    def get(self, key: Hashable) -> Value | None:
+        found: Value | None = self._cache._get(self, key)
+        return found
+
+    def put(self, key: Hashable, value: Value) -> None:
+        self._cache._put(self, key, value)
+
+    def get_or(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The entry, which is made where there is none. Two threads may both make it; the last one stays."""
+        found = self.get(key)
+        if found is None:
+            found = make()
+            self.put(key, found)
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Section[Value]:
+        return self._cache.section()
+
+    def __reduce__(self) -> tuple[Callable[[], Section[Value]], tuple[()]]:
+        return _new_section, ()
+
+
+cache = Cache(_BOUND)
+
+
+def _new_section() -> Section[Any]:
+    return cache.section()

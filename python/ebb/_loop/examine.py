@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first block of a loop, run to see what it uses, changes and weighs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb import _core
+from ebb._base.errors import Error
+from ebb._loop.arguments import Options, refuse_transforms
+from ebb._loop.blocks import Blocks, Leaves
+from ebb._loop.codec.state import StateCodec
+from ebb._loop.costs import measure
+from ebb._loop.recorder import Facts, Recorder, first_look
+from ebb._loop.remembered import Remembered, remembered
+from ebb._loop.tape import Head, State
+from ebb._loop.tiers import StateLayout, buffer_bytes
+from ebb._tensor.captures import find_captures
+from ebb._tensor.context import Snapshot, Surroundings
+from ebb._tensor.trees import close, storage_bytes
+from ebb._tensor.written import Written
+
+_LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A call of a loop in a budget: what runs, on what, and how. `key`: costs of loops with the same are the same."""
+
+    blocks: Blocks
+    function: Callable
+    initial: Leaves
+    inputs: list[Tensor]
+    device: torch.device
+    options: Options
+    key: Any
+    around: Surroundings
+    before: Snapshot  # of the surroundings
+
+    @property
+    def start(self) -> Leaves:
+        return [None if leaf is None else leaf.detach() for leaf in self.initial]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a loop has shown in its first block."""
+
+    recorder: Recorder
+    head: Head
+    known: Remembered
+    differentiable: bool
+
+    def fits_raw(self, limit: int, speeds: list[_core.TierSpeed]) -> bool:
+        """All of it, without codecs."""
+        tape, state = self.known.raw
+        costs = replace(self.known.costs, tape=tape, state=state, live=0)
+        whole = _core.PlanOptions()
+        whole.strategy = "store_all"
+        chain = _core.Chain.uniform(self.recorder.blocks.count, costs.step_cost())
+        least = _core.least_budget(chain, _core.Platform(fast=limit, tiers=speeds), whole)
+        return least is not None and least <= limit
+
+    def chain(self, options: Options, device: torch.device) -> _core.Chain:
+        count = options.expected if options.unknown else self.recorder.blocks.count
+        costs = self.known.costs
+        return _core.Chain.uniform(count, costs.step_cost(buffer_bytes(options.tiers, costs.state, device)))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """By the first look alone, nothing measured."""
+
+    facts: Facts
+    head: Head
+    raw: tuple[int, int]  # bytes of tape and state
+    shared: int  # of which the leaves of the first carry share so many
+
+
+def examine(loop: Loop) -> Examined:
+    """Runs the first block, and a few times more where nothing is remembered of it. The surroundings are then as after it."""
+    around, options = loop.around, loop.options
+    found = _look(loop)
+    after = around.look()
+    recorder = Recorder(loop.blocks, around, found.facts)
+    known = remembered.get(loop.key)
+    if known is None or known.raw != found.raw:
+        if options.preserve_rng_state:
+            around.put_back(loop.before)
+            _check_repeats(recorder, loop.start, found.head)
+        if options.codecs is None:
+            known = Remembered(measure(recorder, loop.start, *found.raw, loop.device), set(), found.raw)
+        else:
+            around.put_back(loop.before)
+            known = _measure_coded(recorder, loop, found)
+        remembered.put(loop.key, known)
+        around.put_back(after)
+    elif known.coded is not None and found.facts.state_codec is not None:
+        found.facts.state_codec.limit_to(known.coded)
+    facts = replace(found.facts, weight=known.costs.tape)
+    differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
+    return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
+
+
+def _look(loop: Loop) -> _Found:
+    blocks, around, start = loop.blocks, loop.around, loop.start
+    look = first_look(blocks, around, 0, start)
+    tape = look.tape
+    own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
+    params = find_captures(loop.function, tape.out + tape.ys, own, tape.since, loop.options.params or [])
+    refuse_transforms(blocks.name, [t for t in [*tape.out, *tape.ys] if t is not None])
+    around.learn(loop.before)
+    head = Head(
+        loop.before,
+        [None if t is None else t.detach() for t in tape.out],
+        [y.detach() for y in tape.ys],
+        look.origins,
+    )
+    state = State(start, around.snapshot())
+    tape.after.snapshot = state.snapshot  # which was not known when it ran
+    # Leaves of the first carry may share memory (one tensor of zeros for all); later ones do not.
+    shared = max(0, StateLayout(state).bytes - storage_bytes(state.tensors()))
+    raw = tape.weight(look.saved, params + loop.inputs) + shared, storage_bytes(state.tensors()) + shared
+    codecs = loop.options.codecs
+    facts = Facts(
+        params,
+        range(sys.maxsize) if look.mutates else (),
+        loop.inputs,
+        None if codecs is None else codecs.tape,
+        None if codecs is None or codecs.state is None else StateCodec(codecs.state, start),
+        [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys),
+    )
+    return _Found(facts, head, raw, shared)
+
+
+def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
+    """Runs the first block once more. Kernels may differ by roundings where there is no graph."""
+    blocks = recorder.blocks
+    given = [None if leaf is None else leaf.clone() for leaf in start]
+    inputs = blocks.inputs(0, False)
+    with torch.no_grad(), Written() as written:
+        leaves, ys = blocks.run(0, given, inputs)
+    for tensor in written.found:
+        if not recorder.around.knows(tensor) and not any(tensor is own for own in given + inputs):
+            raise Error(
+                f"{blocks.name}: f changes a tensor of shape {list(tensor.shape)} in place that is no part of its arguments "
+                "and no buffer of a module that can be found from f; name the module in params=, or make the tensor a part "
+                "of the carry"
+            )
+    for old, new in zip(head.leaves + head.ys, leaves + ys):
+        if old is not None and not close(old, new):
+            raise Error(
+                f"{blocks.name}: f gives another result when its first step runs again: it depends on something that "
+                "changes from call to call, like a counter, an attribute, a captured tensor that is changed in place "
+                "or a generator of random numbers; make that a part of the carry or of the input"
+            )
+
+
+def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
+    """What blocks cost whose tapes or states are kept encoded. Where it depends on the values how small they become,
+    the first of them, which may be all zeros, say little: later ones are looked at too."""
+    facts, blocks, until = recorder.facts, recorder.blocks, loop.options.until
+    start = live = loop.start
+    tape_bytes, state_bytes = found.raw
+    codecs = facts.tape_codec, None if facts.state_codec is None else facts.state_codec.codec
+    varies = any(codec is not None and codec.varies for codec in codecs)
+    # Not at the last one, which may be shorter.
+    for block in range(max(1, min(blocks.count - 1, _LOOKED_AT if varies else 1))):
+        if block > 0 and until is not None and until(live):
+            break
+        tape, taken = recorder.recorded(block, live, cautious=True)
+        if facts.tape_codec is not None:
+            tape_bytes = min(tape_bytes, taken + found.shared)
+        live = tape.after.leaves
+        if facts.state_codec is not None:
+            facts.state_codec.look(live)
+        del tape
+    coded = None
+    if facts.state_codec is not None:
+        coded = facts.state_codec.coded
+        kept = facts.kept(State(start, recorder.around.snapshot()), blocks.name)
+        state_bytes = max(StateLayout(kept).bytes, storage_bytes(kept.tensors()))
+    costs = measure(recorder, start, tape_bytes, state_bytes, loop.device)
+    return Remembered(replace(costs, live=found.raw[1]) if coded else costs, set(), found.raw, coded)

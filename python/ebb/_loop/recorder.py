@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks recorded by autograd and differentiated, as facts found by a first look say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ebb._base.errors import Error
+from ebb._loop.blocks import Blocks, Leaves
+from ebb._loop.codec.codec import Codec
+from ebb._loop.codec.state import StateCodec
+from ebb._loop.codec.tape import Recording, roots
+from ebb._loop.tape import Origins, State, Tape
+from ebb._tensor.captures import sequence_number
+from ebb._tensor.context import Surroundings
+from ebb._tensor.trees import addresses, can_have_gradient
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of blocks before a plan runs them."""
+
+    params: list[Tensor] = field(default_factory=list)  # what they use beside carry and inputs, and has gradients
+    mutates: Container[int] = ()  # blocks that change their carry in place
+    callers: list[Tensor] = field(default_factory=list)  # inputs, as the caller holds them
+    tape_codec: Codec | None = None
+    state_codec: StateCodec | None = None
+    differentiable: list[bool] = field(default_factory=list)  # the tensors of the final carry, then the outputs
+    weight: int = 0  # of the first tape; 0: tapes differ and are not weighed
+
+    def kept(self, state: State, name: str) -> State:
+        """A state as it is kept."""
+        if self.state_codec is None or state.coded:
+            return state
+        return State(self.state_codec.encode(state.leaves, name), state.snapshot, True)
+
+
+@dataclass
+class Gradients:
+    """On their way back: of the carry before the block that was differentiated last, and the sums for the parameters."""
+
+    carry: list[Tensor | None]
+    params: list[Tensor | None]
+
+
+class Recorder:
+    """Runs blocks with a graph, and goes back over it."""
+
+    def __init__(self, blocks: Blocks, surroundings: Surroundings, facts: Facts):
+        self.blocks, self.around, self.facts = blocks, surroundings, facts
+
+    def taped(self, block: int, live: Leaves) -> tuple[Tape, Leaves]:
+        """The tape, and what the block got for its carry."""
+        carry = [leaf.detach().requires_grad_() if can_have_gradient(leaf) else leaf for leaf in live]
+        mutates = block in self.facts.mutates
+        with torch.enable_grad():
+            inputs = self.blocks.inputs(block, True)
+            since = sequence_number()  # in the thread that runs it: a backward may have one of its own
+            given = [None if leaf is None else leaf.clone() for leaf in carry] if mutates else carry
+            try:
+                out, ys = self.blocks.run(block, given, inputs)
+            except RuntimeError as error:
+                if "a leaf Variable that requires grad" not in str(error) or mutates:
+                    raise
+                raise Error(
+                    f"{self.blocks.name}: f changes its carry in place in block {block}, and did not in the first one; "
+                    "let it change a clone"
+                ) from error
+        after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
+        return Tape(carry, inputs, out, ys, after, since), given
+
+    def taped_and_saved(self, block: int, live: Leaves) -> tuple[Tape, Leaves, list[Tensor]]:
+        """With what autograd saved for it."""
+        saved: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            # A graph that holds a tensor which holds the graph would never die.
+            saved.append(tensor.detach())
+            return saved[-1]
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            tape, given = self.taped(block, live)
+        return tape, given, [tensor for tensor in saved if not tensor.is_sparse]
+
+    def recorded(self, block: int, live: Leaves, cautious: bool = False) -> tuple[Tape, int]:
+        """A block recorded as a plan has it done, and with a codec the bytes that its tape takes, else 0. `cautious`: as
+        Recording.seal has it."""
+        if self.facts.tape_codec is None:
+            return self.taped(block, live)[0], 0
+        recording = Recording(self.facts.tape_codec, self.outside())
+        with recording.hooks():
+            tape, _ = self.taped(block, live)
+        return tape, self.sealed(tape, recording, cautious)
+
+    def sealed(self, tape: Tape, recording: Recording, cautious: bool = False) -> int:
+        """Nobody needs the outputs of the block any more: what the tape keeps is encoded. Returns its bytes."""
+        tape.ys = roots(tape.ys)
+        recording.seal(addresses(tape.carry + tape.inputs + tape.out + tape.after.tensors()), cautious)
+        return self.weight(tape, recording.raw()) + recording.encoded_bytes
+
+    def weight(self, tape: Tape, saved: list[Tensor]) -> int:
+        """Bytes of a tape without what is the caller's."""
+        return tape.weight(saved, self.facts.params + self.facts.callers)
+
+    def outside(self) -> set[int]:
+        """Where that lies which is the caller's."""
+        return addresses(self.facts.params + self.facts.callers + self.around.tensors())
+
+    def no_gradients(self, carry: list[Tensor | None]) -> Gradients:
+        """Where going back begins, with the gradient of the last carry."""
+        return Gradients(carry, [None] * len(self.facts.params))
+
+    def pull_back(
+        self,
+        tape: Tape,
+        gradients: Gradients,
+        given: list[Tensor | None],
+        seeds: list[Tensor | None],
+        final: list[Tensor | None],
+    ) -> list[Tensor | None]:
+        """Takes the gradients from after the tape's block to before it. Returns those of the inputs. `given` are those of
+        the ys; `seeds` and `final` come first in those of the carry before and after."""
+        params = self.facts.params
+        starts: list[Tensor] = []
+        theirs: list[Tensor] = []
+        for tensors, of_them in (
+            (tape.out, gradients.carry),
+            (tape.out, final),
+            (tape.ys, given),
+            (tape.carry, seeds),
+            (params, gradients.params),
+        ):
+            for tensor, gradient in zip(tensors, of_them):
+                if gradient is not None and tensor is not None and tensor.requires_grad:
+                    starts.append(tensor)
+                    theirs.append(gradient)
+        carries = [leaf for leaf in tape.carry if leaf is not None and leaf.requires_grad]
+        inputs = [leaf for leaf in tape.inputs if leaf.requires_grad]
+        wanted = carries + inputs + params
+        found: list[Tensor | None] = [None] * len(wanted)
+        if starts and wanted:
+            with _quiet_hooks(params):
+                found = list(torch.autograd.grad(starts, wanted, theirs, allow_unused=True))
+        rest = iter(found)
+        gradients.carry = [next(rest) if leaf is not None and leaf.requires_grad else None for leaf in tape.carry]
+        of_inputs = [next(rest) if leaf.requires_grad else None for leaf in tape.inputs]
+        gradients.params = list(rest)
+        return of_inputs if inputs else []
+
+
+@dataclass(frozen=True)
+class Look:
+    """At a block of which nothing was known."""
+
+    tape: Tape
+    saved: list[Tensor]  # by autograd, beside the carry
+    origins: Origins
+    mutates: bool  # it changes its carry in place
+
+
+def first_look(blocks: Blocks, surroundings: Surroundings, block: int, live: Leaves) -> Look:
+    """Runs it on a clone of its carry."""
+    recorder = Recorder(blocks, surroundings, Facts(mutates=(block,)))
+    tape, given, seen = recorder.taped_and_saved(block, live)
+    clones = addresses(given)
+    return Look(
+        tape,
+        [tensor for tensor in seen if tensor.untyped_storage().data_ptr() not in clones],
+        origins_of(block, given, tape.out, tape.ys, None),
+        any(leaf is not None and leaf._version > 0 for leaf in given),
+    )
+
+
+def origins_of(block: int, before: Leaves, out: Leaves, ys: list[Tensor], earlier: Origins) -> Origins:
+    """Which leaves of the carry after a block are outputs, of this block or of one before, whose are `earlier`."""
+    known = earlier or (None,) * len(before)
+    found: list[tuple[int, int] | None] = []
+    for leaf in out:
+        origin = None
+        if leaf is not None:
+            origin = next(((block, k) for k, y in enumerate(ys) if y is leaf), None)
+            if origin is None:
+                origin = next((known[m] for m, old in enumerate(before) if old is leaf), None)
+        found.append(None if origin in found else origin)
+    return tuple(found) if any(found) else None
+
+
+@contextlib.contextmanager
+def _quiet_hooks(params: list[Tensor]) -> Iterator[None]:
+    """Hooks of parameters are for the whole gradient, not for parts of it."""
+    hooked = [(param, dict(param._backward_hooks)) for param in params if param._backward_hooks]
+    for param, _ in hooked:
+        param._backward_hooks.clear()
+    try:
+        yield
+    finally:
+        for param, hooks in hooked:
+            param._backward_hooks.update(hooks)
