@@ -21,7 +21,7 @@ class Totals:
         self.skipped = collections.Counter()
 
     def add_case(self, case):
-        name = "::".join(filter(None, [case.get("classname"), case.get("name")]))
+        name = "::".join(dict.fromkeys(filter(None, [case.get("classname"), case.get("name")])))
         text = case.findtext("system-out") or ""
         skip = case.find("skipped")
         lost = case.find("failure") is not None or case.find("error") is not None

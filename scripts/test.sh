@@ -119,7 +119,7 @@ quick_tests() {
   stage python run_pytest -m "not slow" tests/python
   left_out+=(
     "C++: suites labelled slow, examples, consumer: ./dev test all"
-    "Python: $(slow_python_cases) marked slow, LibTorch, the full number of random examples: ./dev test all"
+    "Python: $(grep -oE '[0-9]+ deselected' build/log/python.txt || echo none) as slow, the full number of random examples: ./dev test all"
     "sanitizers, fuzzing, clang-tidy, wheel, public headers one by one, CUDA, extensions: ./dev test all")
   summary
 }
@@ -128,10 +128,6 @@ quick_tests() {
 slow_python() {
   export EBB_EXAMPLES=all
   run_pytest -m "slow or hypothesis" --ignore tests/python/test_libtorch.py tests/python
-}
-
-slow_python_cases() {
-  .venv/bin/python -m pytest -q --collect-only -m slow tests/python 2>/dev/null | tail -1 | grep -oE '^[0-9]+' || echo 0
 }
 
 # What quick_tests leaves out.

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cell/cell.h"
 
+#include "ebb/cell/cell_table.h"
+
 namespace ebb {
+namespace {
+
+std::vector<CellRow> cell_rows() {
+  std::vector<CellRow> rows;
+  for (std::size_t c = 0; c < kCellCount; ++c) {
+    const CellFacts& own = kCellFacts[c];
+    // A synaptic one has the name of the row before it, and one number more.
+    if (own.synaptic) rows.pop_back();
+    CellRow& row = rows.emplace_back();
+    row.name = own.name;
+    row.what = own.what;
+    row.spikes = kCellShapes[c].spikes;
+    row.is_readout = own.is_readout;
+    row.has_forget_bias = own.memory_gate >= 0;
+    if (kCellShapes[c].events) {
+      row.surrogate = surrogates()[static_cast<std::size_t>(own.surrogate)].name;
+    }
+    for (const UnitNumber& number : own.units) {
+      if (number.name.empty()) break;
+      row.parameters.push_back({std::string(number.name), number.value, number.is_time_constant()});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
 
 const std::vector<CellRow>& cells() {
-  static const std::vector<CellRow> rows = {
-      {"rnn", "Elman's unit, tanh, as torch.nn.RNN", false, {}},
-      {"rnn_relu", "the same with max(x, 0)", false, {}},
-      {"lstm", "long short-term memory, as torch.nn.LSTM", false, {}},
-      {"gru", "gated recurrent unit, as torch.nn.GRU", false, {}},
-      {"lif",
-       "leaky integrate-and-fire neuron",
-       true,
-       {{"threshold", 1, false}, {"tau_mem", 20, true}, {"tau_syn", 5, true}}},
-      {"alif",
-       "with an adaptive threshold (Bellec 2018, Yin 2021)",
-       true,
-       {{"threshold", 1, false},
-        {"tau_mem", 20, true},
-        {"tau_adp", 150, true},
-        {"beta", 1.8, false}}},
-      {"adlif",
-       "with an adaptation current (Bittar and Garner 2022)",
-       true,
-       {{"threshold", 1, false},
-        {"tau_mem", 20, true},
-        {"tau_adp", 100, true},
-        {"a", 0.5, false},
-        {"b", 1, false}}},
-      {"egru", "event-based GRU (Subramoney et al. 2022)", false, {{"threshold", 0.1, false}}},
-      {"linear", "readout without memory", false, {}},
-      {"leaky", "readout that integrates", false, {{"tau_mem", 20, true}}},
-  };
+  static const std::vector<CellRow> rows = cell_rows();
   return rows;
 }
 

@@ -60,6 +60,9 @@ struct CellRow {
   std::string what;  // one line
   bool spikes;       // the output is a spike
   std::vector<UnitParameter> parameters;
+  std::string surrogate;  // if left out; empty: it needs none
+  bool is_readout;        // has no weights among its units
+  bool has_forget_bias;   // a gate keeps its memory
 };
 const std::vector<CellRow>& cells();
 

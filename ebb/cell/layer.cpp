@@ -2,6 +2,7 @@
 #include "ebb/cell/layer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -21,35 +22,59 @@ std::string names_of(const Rows& rows) {
   return names;
 }
 
-const CellRow& row_of(const std::string& cell) {
-  for (const CellRow& row : cells()) {
-    if (row.name == cell) return row;
+std::size_t cell_of(const LayerOptions& options) {
+  bool is_known = false;
+  std::string synaptic;
+  for (std::size_t c = 0; c < kCellCount; ++c) {
+    const CellFacts& own = kCellFacts[c];
+    if (own.name == options.cell && own.synaptic == options.synaptic) return c;
+    is_known = is_known || own.name == options.cell;
+    if (own.synaptic) synaptic.append(synaptic.empty() ? "" : ", ").append(own.name);
   }
-  fail(ErrorCode::invalid_argument, "no cell '", cell, "'; there are ", names_of(cells()));
-}
-
-CellKind kind_of(const LayerOptions& options) {
-  if (options.cell == "lif" && options.synaptic) return CellKind::lif_synaptic;
-  constexpr std::pair<const char*, CellKind> kKinds[] = {
-      {"rnn", CellKind::rnn},     {"rnn_relu", CellKind::rnn_relu}, {"lstm", CellKind::lstm},
-      {"gru", CellKind::gru},     {"lif", CellKind::lif},           {"alif", CellKind::alif},
-      {"adlif", CellKind::adlif}, {"egru", CellKind::egru},         {"linear", CellKind::linear},
-      {"leaky", CellKind::leaky}};
-  for (const auto& [name, kind] : kKinds) {
-    if (options.cell == name) return kind;
+  if (is_known) {
+    fail(ErrorCode::invalid_argument, "a layer of '", options.cell, "': synaptic is for ",
+         synaptic);
   }
   fail(ErrorCode::invalid_argument, "no cell '", options.cell, "'; there are ", names_of(cells()));
 }
 
-bool is_readout(CellKind kind) { return kind == CellKind::linear || kind == CellKind::leaky; }
+// The numbers of a unit that a layer may be given.
+struct UnitOption {
+  std::string_view name;
+  std::optional<double> LayerOptions::* given;
+};
+constexpr std::array kUnitOptions{
+    UnitOption{"threshold", &LayerOptions::threshold},
+    UnitOption{"tau_mem", &LayerOptions::tau_mem},
+    UnitOption{"tau_syn", &LayerOptions::tau_syn},
+    UnitOption{"tau_adp", &LayerOptions::tau_adp},
+    UnitOption{"beta", &LayerOptions::beta},
+    UnitOption{"a", &LayerOptions::a},
+    UnitOption{"b", &LayerOptions::b},
+};
 
-std::optional<double> given(const LayerOptions& o, const std::string& name) {
-  if (name == "threshold") return o.threshold;
-  if (name == "tau_mem") return o.tau_mem;
-  if (name == "tau_syn") return o.tau_syn;
-  if (name == "tau_adp") return o.tau_adp;
-  if (name == "beta") return o.beta;
-  return name == "a" ? o.a : o.b;
+constexpr bool has(const CellFacts& cell, std::string_view number) {
+  return std::ranges::find(cell.units, number, &UnitNumber::name) != cell.units.end();
+}
+
+constexpr bool can_be_given(std::string_view number) {
+  return std::ranges::count(kUnitOptions, number, &UnitOption::name) > 0;
+}
+
+static_assert(
+    [] {
+      for (const CellFacts& cell : kCellFacts) {
+        for (const UnitNumber& own : cell.units) {
+          if (!own.name.empty() && !can_be_given(own.name)) return false;
+        }
+      }
+      return true;
+    }(),
+    "a row has a number of a unit that LayerOptions lacks");
+
+double value_of(const LayerOptions& options, const UnitNumber& number) {
+  const auto option = std::ranges::find(kUnitOptions, number.name, &UnitOption::name);
+  return (options.*(option->given)).value_or(number.value);
 }
 
 std::optional<Pattern> pattern_of(const std::optional<Pattern>& pattern, double density,
@@ -73,16 +98,16 @@ template <class Number>
 Layer<Number>::Layer(const LayerOptions& options, const LayerPlace& place)
     : options_(options),
       place_(place),
-      kind_(kind_of(options)),
-      shape_(shape_of(kind_)),
-      loops_(loops_of<Number>(kind_)) {
+      cell_(cell_of(options)),
+      shape_(kCellShapes[cell_]),
+      loops_(loops_of<Number>(cell_)) {
   check();
   choose_surrogate();
   const std::int64_t rows = shape_.gates * options_.hidden;
   input_pattern_ = pattern_of(options_.input_pattern, options_.input_density, rows, options_.input,
                               options_.seed, "input weights");
   connections_.emplace_back(connection(false), input_pattern());
-  if (!is_readout(kind_) && options_.recurrent) {
+  if (!facts().is_readout && options_.recurrent) {
     recurrent_pattern_ = pattern_of(options_.recurrent_pattern, options_.recurrent_density, rows,
                                     options_.hidden, options_.seed + 1, "recurrent weights");
     connections_.emplace_back(connection(true), recurrent_pattern());
@@ -122,16 +147,13 @@ void Layer<Number>::check() const {
 template <class Number>
 void Layer<Number>::check_uses() const {
   const std::string what = described();
-  if (!options_.recurrent && !shape_.events && !is_readout(kind_)) {
+  if (!options_.recurrent && !shape_.events && !facts().is_readout) {
     fail(ErrorCode::invalid_argument, what,
          ": recurrent is false; only cells that spike can be so");
   }
   if (!shape_.spikes && (options_.gradient_threshold || options_.max_activity < 1)) {
     fail(ErrorCode::invalid_argument, what,
          ": gradient_threshold and max_activity are for cells that spike");
-  }
-  if (options_.synaptic && options_.cell != "lif") {
-    fail(ErrorCode::invalid_argument, what, ": synaptic is for lif");
   }
   if (!shape_.events && (!options_.surrogate.empty() || options_.sharpness)) {
     fail(ErrorCode::invalid_argument, what, " has no surrogate; leave surrogate and sharpness out");
@@ -145,20 +167,16 @@ void Layer<Number>::check_uses() const {
 template <class Number>
 void Layer<Number>::check_parameters() const {
   const std::string what = described();
-  const std::vector<UnitParameter>& parameters = row_of(options_.cell).parameters;
-  for (const char* name : {"threshold", "tau_mem", "tau_syn", "tau_adp", "beta", "a", "b"}) {
-    const bool has = std::any_of(parameters.begin(), parameters.end(),
-                                 [name](const UnitParameter& own) { return own.name == name; });
-    const bool used = has && (std::string_view(name) != "tau_syn" || options_.synaptic);
-    if (given(options_, name) && !used) {
-      fail(ErrorCode::invalid_argument, what, " has no ", name, "; leave it out");
+  for (const UnitOption& option : kUnitOptions) {
+    if ((options_.*(option.given)) && !has(facts(), option.name)) {
+      fail(ErrorCode::invalid_argument, what, " has no ", option.name, "; leave it out");
     }
   }
-  for (const UnitParameter& own : parameters) {
-    const double value = given(options_, own.name).value_or(own.value);
-    if (!std::isfinite(value) || (own.is_time_constant && !(value > 0))) {
+  for (const UnitNumber& own : units()) {
+    const double value = value_of(options_, own);
+    if (!std::isfinite(value) || (own.is_time_constant() && !(value > 0))) {
       fail(ErrorCode::invalid_argument, what, ": ", own.name, " is ", value, "; it must be ",
-           own.is_time_constant ? "above 0" : "a number");
+           own.is_time_constant() ? "above 0" : "a number");
     }
   }
 }
@@ -167,13 +185,13 @@ template <class Number>
 void Layer<Number>::choose_surrogate() {
   most_ = options_.hidden;
   if (!shape_.events) return;
-  const std::string own = kind_ == CellKind::egru ? "triangular" : "fast_sigmoid";
-  const std::string& name = options_.surrogate.empty() ? own : options_.surrogate;
   const auto& rows = surrogates();
-  const auto row =
-      std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.name == name; });
+  const auto row = options_.surrogate.empty()
+                       ? rows.begin() + static_cast<std::ptrdiff_t>(facts().surrogate)
+                       : std::ranges::find(rows, options_.surrogate, &SurrogateRow::name);
   if (row == rows.end()) {
-    fail(ErrorCode::invalid_argument, "no surrogate '", name, "'; there are ", names_of(rows));
+    fail(ErrorCode::invalid_argument, "no surrogate '", options_.surrogate, "'; there are ",
+         names_of(rows));
   }
   surrogate_ = static_cast<Surrogate>(row - rows.begin());
   const double sharpness = options_.sharpness.value_or(row->sharpness);
@@ -214,10 +232,10 @@ ConnectionShape Layer<Number>::connection(bool recurrent) const {
 }
 
 template <class Number>
-void Layer<Number>::add_parameter(const char* name, std::vector<std::int64_t> shape) {
+void Layer<Number>::add_parameter(std::string_view name, std::vector<std::int64_t> shape) {
   std::int64_t size = 1;
   for (const std::int64_t extent : shape) size *= extent;
-  parameters_.push_back({name, std::move(shape), parameter_size_, size, 0, true});
+  parameters_.push_back({std::string(name), std::move(shape), parameter_size_, size, 0, true});
   parameter_size_ += size;
 }
 
@@ -239,10 +257,9 @@ void Layer<Number>::add_parameters() {
     add_parameter("bias_ih", {rows});
     if (has_recurrent() && !shape_.spikes) add_parameter("bias_hh", {rows});
   }
-  for (const UnitParameter& own : row_of(options_.cell).parameters) {
-    if (own.name == "tau_syn" && kind_ != CellKind::lif_synaptic) continue;
-    add_parameter(own.name.c_str(), {hidden});
-    parameters_.back().value = given(options_, own.name).value_or(own.value);
+  for (const UnitNumber& own : units()) {
+    add_parameter(own.name, {hidden});
+    parameters_.back().value = value_of(options_, own);
     parameters_.back().learns =
         own.name == "threshold" ? options_.train_threshold : options_.train_tau;
   }

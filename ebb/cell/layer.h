@@ -11,9 +11,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/cell/cell.h"
+#include "ebb/cell/cell_table.h"
 #include "ebb/cell/connection.h"
 #include "ebb/cell/rows.h"
 #include "ebb/cell/spike_format.h"
@@ -74,6 +76,7 @@ class Layer {
 
   const LayerOptions& options() const { return options_; }
   const CellShape& shape() const { return shape_; }
+  const CellFacts& facts() const { return kCellFacts[cell_]; }
   const std::vector<ParameterShape>& parameters() const { return parameters_; }
   std::int64_t parameter_size() const { return parameter_size_; }
   const Pattern* input_pattern() const { return input_pattern_ ? &*input_pattern_ : nullptr; }
@@ -138,7 +141,11 @@ class Layer {
   void check_parameters() const;
   void choose_surrogate();
   void add_parameters();
-  void add_parameter(const char* name, std::vector<std::int64_t> shape);
+  void add_parameter(std::string_view name, std::vector<std::int64_t> shape);
+  // The numbers that each unit has.
+  std::span<const UnitNumber> units() const {
+    return std::span(facts().units).first(static_cast<std::size_t>(shape_.parameters));
+  }
   ConnectionShape connection(bool recurrent) const;
   // Numbers from sample to sample in the gradients of the outputs.
   std::int64_t output_row() const { return (shape_.spikes ? 1 : shape_.fields) * options_.hidden; }
@@ -157,7 +164,7 @@ class Layer {
 
   LayerOptions options_;
   LayerPlace place_;
-  CellKind kind_;
+  std::size_t cell_;  // a row of kCells
   CellShape shape_;
   CellLoops<Number> loops_;
   Surrogate surrogate_ = Surrogate::fast_sigmoid;

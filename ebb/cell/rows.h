@@ -3,9 +3,9 @@
 // compiled for each cell.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "ebb/cell/cell_kind.h"
 #include "ebb/cell/unit.h"
 
 namespace ebb {
@@ -70,7 +70,12 @@ struct CellLoops {
   void (*support)(const SupportBlock<Number>&) = nullptr;  // cells with events
 };
 
+// Of a row of kCells (cell_table.h).
 template <class Number>
-CellLoops<Number> loops_of(CellKind kind);
+CellLoops<Number> loops_of(std::size_t cell);
+template <>
+CellLoops<float> loops_of(std::size_t cell);
+template <>
+CellLoops<double> loops_of(std::size_t cell);
 
 }  // namespace ebb

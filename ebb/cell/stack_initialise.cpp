@@ -19,12 +19,12 @@ void Stack<Number>::initialise(std::uint64_t seed, Number* parameters) const {
       continue;
     }
     const bool is_bias = own.name.starts_with("bias");
-    const bool is_readout = options.cell == "linear" || options.cell == "leaky";
     // Of sparse weights those that are there.
     const double full = static_cast<double>(layer.shape().gates * options.hidden);
     const double inputs =
         is_bias ? static_cast<double>(own.inputs) : static_cast<double>(own.size) / full;
-    double bound = 1 / std::sqrt(is_readout ? inputs : static_cast<double>(options.hidden));
+    double bound =
+        1 / std::sqrt(layer.facts().is_readout ? inputs : static_cast<double>(options.hidden));
     if (layer.shape().spikes) bound = is_bias ? 0 : std::sqrt(3 / std::max(inputs, 1.0));
     if (!is_bias) bound *= options.weight_scale;
     const Random random(seed, p);
@@ -32,11 +32,10 @@ void Stack<Number>::initialise(std::uint64_t seed, Number* parameters) const {
       const double drawn = 2 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
       values[i] = static_cast<Number>(bound * drawn);
     }
-    // The second gate of both keeps the memory.
-    const bool keeps = options.cell == "lstm" || options.cell == "gru";
-    if (keeps && own.name.starts_with("bias_ih")) {
+    const int gate = layer.facts().memory_gate;
+    if (gate >= 0 && own.name.starts_with("bias_ih")) {
       for (std::int64_t u = 0; u < options.hidden; ++u) {
-        values[options.hidden + u] += static_cast<Number>(options.forget_bias);
+        values[gate * options.hidden + u] += static_cast<Number>(options.forget_bias);
       }
     }
   }

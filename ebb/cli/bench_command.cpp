@@ -13,6 +13,7 @@
 #include "ebb/cli/double_command.h"
 #include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
+#include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
@@ -44,9 +45,11 @@ auto in the same fast memory, and shows time per step and memory
 predicted and measured. The steps are those of a nonlinear heat equation with
 its adjoint.
 
---tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the keys that
-ebb probe --help names. Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 3 no
-strategy fits, 4 a tier fails, 130 cancelled.
+)";
+
+constexpr const char* kAsyncFooterEnd =
+    R"(Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 3 no strategy fits, 4 a tier
+fails, 130 cancelled.
 
 Examples
   ebb bench async
@@ -151,7 +154,7 @@ Command declare_async(CLI::App& app) {
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with three series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  app.footer(kAsyncFooter);
+  app.footer(kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer_async(*words, out, err); };
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ebb/cli/heading.h"
+#include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
@@ -31,8 +32,9 @@ backpropagation, single_local, single_remote, double and auto, and shows
   (f) sensitivity to the slow memory's bandwidth (predicted alone),
 predicted and measured. Every gradient is compared with plain's, bit for bit.
 
---tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the keys that
-ebb probe --help names; each is tried alone, under the budget. Ctrl-C cancels.
+)";
+
+constexpr const char* kFooterEnd = R"(Each is tried alone, under the budget. Ctrl-C cancels.
 Exit codes: 0 done, 2 bad usage, 3 the budget is too small, 4 a tier fails, 130
 cancelled.
 
@@ -166,7 +168,7 @@ Command declare_double(CLI::App& app) {
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object, a series for each table");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  app.footer(kFooter);
+  app.footer(kFooter + real_tier_sentence() + kFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

@@ -33,12 +33,9 @@ that state's size. Plans are made from the results:
 
 Tiers are named by what they are; their speeds are measured. A capacity left out
 is what is free there now.
-  NAME:memory[,capacity=BYTES]          host memory beside a smaller fast budget
-  NAME:file=DIRECTORY[,capacity=BYTES]  a file without a name, gone with the run
-      [,engine=uring|threads]           how it is read and written
-      [,direct=no]                      through the page cache
-  NAME:null                             free storage that keeps nothing
+)";
 
+constexpr const char* kFooterEnd = R"(
 Exit codes: 0 done, 2 bad usage, 3 does not fit, 4 a file or tier fails.
 
 Examples
@@ -118,7 +115,7 @@ Command declare_probe(CLI::App& app) {
                 "Writes the step there, for ebb plan --chain");
   output.option("--platform-out", words->platform_out, "FILE.json",
                 "Writes copies and tiers there, for ebb plan\n--platform");
-  app.footer(kFooter);
+  app.footer(kFooter + real_tier_lines() + kFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

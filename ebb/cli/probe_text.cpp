@@ -7,47 +7,15 @@
 #include "ebb/core/json.h"
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
-#include "ebb/device/buffer.h"
 #include "ebb/plan/text.h"
-#include "ebb/store/file.h"
+#include "ebb/store/tier_kinds.h"
 
 namespace ebb {
 namespace {
 
-bool uses_uring(const RealTier& tier) {
-  return tier.options.engine != FileEngine::threads && has_uring();
-}
-
-// Whether the file system really takes transfers past the page cache.
-bool is_direct(const RealTier& tier) {
-  if (!tier.options.direct) return false;
-  UnnamedFile file(tier.directory, true);
-  file.reserve(kPage);
-  alignas(kPage) std::byte page[2 * kPage];
-  const int aligned = file.call(0, page, kPage).descriptor;
-  const int crooked = file.call(0, page + 1, kPage).descriptor;
-  return aligned != crooked;
-}
-
-const char* kind_name(RealTier::Kind kind) {
-  switch (kind) {
-    case RealTier::Kind::memory:
-      return "memory";
-    case RealTier::Kind::file:
-      return "file";
-    case RealTier::Kind::null:
-      break;
-  }
-  return "null";
-}
-
 Json json_of(const RealTier& real, const Tier& found, Bytes state) {
-  Json json = {{"name", found.name}, {"kind", kind_name(real.kind)}};
-  if (real.kind == RealTier::Kind::file) {
-    json["directory"] = real.directory;
-    json["engine"] = uses_uring(real) ? "uring" : "threads";
-    json["direct"] = is_direct(real);
-  }
+  Json json = {{"name", found.name}, {"kind", real.kind->word}};
+  json.update(real.kind->facts(real));
   json["capacity"] = found.capacity == kUnlimited ? Json() : Json(found.capacity);
   // null: more bytes take no more time.
   json["write"] = std::isfinite(found.write_rate) ? Json(found.write_rate) : Json();
@@ -66,19 +34,6 @@ std::string in_forwards(double seconds, double forward) {
 }
 
 }  // namespace
-
-std::string how_it_works(const RealTier& tier) {
-  switch (tier.kind) {
-    case RealTier::Kind::memory:
-      return "host memory, copied by threads of its own";
-    case RealTier::Kind::null:
-      return "keeps nothing, costs nothing";
-    case RealTier::Kind::file:
-      break;
-  }
-  return "a file in " + tier.directory + "; " + (uses_uring(tier) ? "io_uring" : "threads") +
-         (is_direct(tier) ? ", direct" : ", through the page cache");
-}
 
 void write_probe(const ProbeAnswer& answer, std::ostream& out) {
   const Chain& chain = answer.found.chain;
@@ -103,7 +58,7 @@ void write_probe(const ProbeAnswer& answer, std::ostream& out) {
   }
   for (std::size_t k = 0; k < tiers.size(); ++k) {
     const Tier& tier = tiers[k];
-    out << "\nTier " << tier.name << ": " << how_it_works(answer.tiers[k]) << ".\n\n";
+    out << "\nTier " << tier.name << ": " << answer.tiers[k].kind->how(answer.tiers[k]) << ".\n\n";
     const auto direction = [](double rate, double latency) {
       const std::string bytes = std::isfinite(rate) ? format_bytes(static_cast<Bytes>(rate)) + "/s"
                                                     : "any number at once";

@@ -25,8 +25,4 @@ void write_probe(const ProbeAnswer& answer, std::ostream& out);
 // last two as `ebb plan` reads them; capacity null: no limit.
 std::string to_json(const ProbeAnswer& answer);
 
-// "io_uring, direct", "threads, page cache", "host memory, copied by threads". Opens a file tier's
-// directory: throws Error(io).
-std::string how_it_works(const RealTier& tier);
-
 }  // namespace ebb

@@ -16,13 +16,18 @@ namespace ebb {
 // names the commands that take one.
 void refuse_real_keys(std::string_view word);
 
-// NAME:memory | NAME:file=DIRECTORY | NAME:null, with ,capacity=BYTES and, for a file,
-// ,engine=uring|threads|any and ,direct=yes|no. Left out: the capacity is what is free there now,
-// no limit for null; engine any; direct yes. A directory has no comma in its name; whether it exists
-// is found by opening the tier. Throws Error(invalid_argument) that names the part, its value and what is allowed.
+// NAME:WORD[=VALUE] for a row of tier_kinds(), with ,capacity=BYTES and the row's own keys: for a
+// file ,engine=uring|threads|any and ,direct=yes|no. Left out: the capacity is what is free there
+// now, no limit for null; engine any; direct yes. A directory has no comma in its name; whether it
+// exists is found by opening the tier. Throws Error(invalid_argument) that
+// names the part, its value and what is allowed.
 RealTier parse_real_tier(std::string_view word);
 // Several, with different names.
 std::vector<RealTier> parse_real_tiers(std::span<const std::string> words);
+
+// For help: a line or more on each kind of tier, and the sentence that names them all.
+std::string real_tier_lines();
+std::string real_tier_sentence();
 
 // The word for a file in the directory for temporary files: "disk:file=/tmp".
 std::string temporary_tier();

@@ -22,6 +22,7 @@
 #include "ebb/cli/train_text.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
+#include "ebb/core/units.h"
 #include "ebb/core/words.h"
 #include "ebb/train/train.h"
 
@@ -33,8 +34,10 @@ Gradients are exact, whatever the budget: the same bits as keeping everything.
 --strategy truncated:K is there for comparison and is not.
 
 --budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
-unlimited. --tier takes NAME:memory, NAME:file=DIRECTORY and NAME:null with the
-keys that ebb probe --help names. --config reads a JSON object whose keys are
+unlimited.
+)";
+
+constexpr const char* kFooterEnd = R"(--config reads a JSON object whose keys are
 the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
@@ -80,19 +83,18 @@ constexpr Row kRows[] = {
      "Share of recurrent weights that are there"},
     {"The net", "weight_scale", Kind::number, "F", "Initial weights times F"},
     {"The net", "forget_bias", Kind::number, "F",
-     "Initial bias of the gate that keeps the memory\n(lstm, gru): larger for longer memory"},
+     "Initial bias of the gate that keeps the memory,\nlarger for longer memory: "},
     {"The net", "dtype", Kind::text, "NAME", "float (default) or double"},
     {"The net", "grain", Kind::whole, "K",
      "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
      "spike"},
     {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
     {"Spiking cells", "sharpness", Kind::number, "K", "Of the surrogate"},
-    {"Spiking cells", "threshold", Kind::number, "F", "Of a spike; default 1 (egru 0.1)"},
-    {"Spiking cells", "tau_mem", Kind::number, "T",
-     "Time constant of membranes, in steps; default 20"},
-    {"Spiking cells", "tau_syn", Kind::number, "T", "Of synaptic currents; default 5"},
-    {"Spiking cells", "tau_adp", Kind::number, "T", "Of adaptation; default 150 (adlif 100)"},
-    {"Spiking cells", "beta", Kind::number, "F", "alif: strength of adaptation; default 1.8"},
+    {"Spiking cells", "threshold", Kind::number, "F", "Of a spike"},
+    {"Spiking cells", "tau_mem", Kind::number, "T", "Time constant of membranes, in steps"},
+    {"Spiking cells", "tau_syn", Kind::number, "T", "Of synaptic currents"},
+    {"Spiking cells", "tau_adp", Kind::number, "T", "Of adaptation"},
+    {"Spiking cells", "beta", Kind::number, "F", "alif: strength of adaptation"},
     {"Spiking cells", "synaptic", Kind::flag, "", "lif: inputs go through a decaying current"},
     {"Spiking cells", "hard_reset", Kind::flag, "", "A spike sets the membrane to 0"},
     {"Spiking cells", "attached_reset", Kind::flag, "", "Gradients go through the reset"},
@@ -253,6 +255,19 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
   }
 }
 
+// What cells take if nothing is given: "1 (egru 0.1)". `value` is empty for a cell that has none.
+template <class Value>
+std::string defaults(Value value) {
+  std::string usual, others;
+  for (const CellRow& cell : cells()) {
+    const std::string own = value(cell);
+    if (usual.empty()) usual = own;
+    if (own.empty() || own == usual) continue;
+    others += (others.empty() ? "" : ", ") + cell.name + " " + own;
+  }
+  return usual + (others.empty() ? "" : " (" + others + ")");
+}
+
 std::string help_of(const Row& row) {
   const auto listed = [](const auto& rows) {
     std::string text;
@@ -264,12 +279,26 @@ std::string help_of(const Row& row) {
   if (key == "cell") {
     std::vector<CellRow> own;
     for (const CellRow& cell : cells()) {
-      if (cell.name != "linear" && cell.name != "leaky") own.push_back(cell);
+      if (!cell.is_readout) own.push_back(cell);
     }
     return listed(own) + "\nDefault lstm";
   }
-  if (key == "surrogate") return listed(surrogates()) + "\nDefault fast_sigmoid, egru triangular";
-  return row.help;
+  if (key == "surrogate") {
+    return listed(surrogates()) + "\nDefault " +
+           defaults([](const CellRow& cell) { return cell.surrogate; });
+  }
+  if (key == "forget_bias") {
+    std::string names;
+    for (const CellRow& cell : cells()) {
+      if (cell.has_forget_bias) names += (names.empty() ? "" : ", ") + cell.name;
+    }
+    return row.help + names;
+  }
+  const std::string own = defaults([key](const CellRow& cell) -> std::string {
+    const auto found = std::ranges::find(cell.parameters, key, &UnitParameter::name);
+    return found == cell.parameters.end() ? "" : format_number(found->value);
+  });
+  return row.help + (own.empty() ? "" : "; default " + own);
 }
 
 }  // namespace
@@ -298,7 +327,7 @@ Command declare_train(CLI::App& app) {
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
-  app.footer(kFooter);
+  app.footer(kFooter + real_tier_sentence() + kFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

@@ -14,6 +14,7 @@
 #include "ebb/run/profile.h"
 #include "ebb/run/run.h"
 #include "ebb/run/sizes.h"
+#include "ebb/store/tier_kinds.h"
 
 namespace ebb {
 namespace {
@@ -180,7 +181,7 @@ class Bench {
     }
     point.footprint = point.measured.peak[0];
     for (std::size_t k = 0; k < setup_.tiers.size(); ++k) {
-      if (setup_.tiers[k].kind == RealTier::Kind::memory) {
+      if (setup_.tiers[k].kind->is_memory) {
         point.footprint += point.measured.peak[k + 1];
       }
     }

@@ -22,7 +22,10 @@ StackOptions stack_of(const NetworkOptions& options) {
   stack.time_steps = options.time_steps;
   stack.batch = options.batch;
   stack.layers = options.layers;
-  stack.chunk = options.chunk;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  stack.chunk = options.chunk != 0 ? options.chunk : options.grain;
+#pragma GCC diagnostic pop
   stack.pipelined = options.pipelined;
   stack.dropout = options.dropout;
   stack.seed = options.seed;

@@ -16,6 +16,9 @@
 
 namespace ebb {
 
+// Its own constructors set the deprecated member too; who names it is still told.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct NetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B
@@ -23,10 +26,8 @@ struct NetworkOptions {
       {};  // lowest first; the last may be a readout, linear or leaky
   // Time steps that a plan counts as one step; 0: chosen from the sizes and whether units
   // spike. Gradients are the same bits for every plan, but not for every chunk.
-  union {
-    std::int64_t chunk = 0;
-    [[deprecated("it is called chunk")]] std::int64_t grain;
-  };
+  std::int64_t chunk = 0;
+  [[deprecated("it is called chunk")]] std::int64_t grain = 0;
   bool pipelined = false;         // a layer reads what the one below gave a time step before
   double dropout = 0;             // probability that an output is not heard by the layer above
   bool input_spikes = false;      // inputs are bits, see set_spikes
@@ -35,6 +36,7 @@ struct NetworkOptions {
   std::uint64_t seed = 1;         // of initial parameters and dropout
   std::int64_t first_sample = 0;  // number of the batch's first sample among all, for dropout
 };
+#pragma GCC diagnostic pop
 
 // A loss, made of the outputs [B,O] of each time step as they are computed.
 template <class Number>

@@ -10,12 +10,13 @@
 
 namespace ebb {
 
+struct TierKind;
+
 struct RealTier {
-  enum class Kind { memory, file, null };
   SlowTier tier;
-  Kind kind = Kind::null;
-  std::string directory;  // of a file
-  FileOptions options;
+  const TierKind* kind = nullptr;  // a row of tier_kinds()
+  std::string directory = {};      // of a file
+  FileOptions options = {};
 };
 
 inline std::vector<SlowTier> slow_tiers(std::span<const RealTier> tiers) {

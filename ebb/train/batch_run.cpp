@@ -38,7 +38,11 @@ NetworkOptions network_of(const TrainOptions& options, const TaskShape& shape, i
   LayerOptions readout;
   readout.cell = options.readout;
   readout.hidden = shape.outputs;
-  if (options.readout == "leaky") {
+  const bool integrates = std::ranges::any_of(cells(), [&](const CellRow& row) {
+    return row.name == options.readout &&
+           std::ranges::count(row.parameters, "tau_mem", &UnitParameter::name) > 0;
+  });
+  if (integrates) {
     readout.tau_mem = options.layer.tau_mem;
     readout.train_tau = options.layer.train_tau;
   }

@@ -109,7 +109,8 @@ void MetricsFile::append(const Metrics& metrics) {
     if (done <= 0) {
       const int error = done < 0 ? errno : EIO;
       // Half a line would spoil the next one.
-      static_cast<void>(::ftruncate(open_->file.get(), open_->bytes));
+      // What cannot be taken back is found when the run goes on, and the first error is what counts.
+      [[maybe_unused]] const int taken_back = ::ftruncate(open_->file.get(), open_->bytes);
       fail_file(open_->path, "written", error);
     }
     rest.remove_prefix(static_cast<std::size_t>(done));

@@ -132,6 +132,24 @@ void check_range(const char* name, Value value, Value least, Value most) {
   fail(ErrorCode::invalid_argument, name, " is ", value, "; it must be ", least, " to ", most);
 }
 
+// Which readouts there are, and that the cell is none; an unknown cell is found by the network.
+void check_cells(const TrainOptions& o) {
+  std::string readouts;
+  bool is_known = false;
+  for (const CellRow& row : cells()) {
+    if (!row.is_readout) continue;
+    readouts += (readouts.empty() ? "" : " or ") + row.name;
+    is_known = is_known || row.name == o.readout;
+    if (row.name == o.layer.cell) {
+      fail(ErrorCode::invalid_argument, "cell is '", o.layer.cell,
+           "', which is a readout; name it as readout");
+    }
+  }
+  if (!is_known) {
+    fail(ErrorCode::invalid_argument, "readout is '", o.readout, "'; it must be ", readouts);
+  }
+}
+
 }  // namespace
 
 void check_options(const TrainOptions& o) {
@@ -148,13 +166,7 @@ void check_options(const TrainOptions& o) {
   if (o.iterations > 0 && o.epochs > 0) {
     fail(ErrorCode::invalid_argument, "iterations and epochs are both given; give one of them");
   }
-  if (o.readout != "linear" && o.readout != "leaky") {
-    fail(ErrorCode::invalid_argument, "readout is '", o.readout, "'; it must be linear or leaky");
-  }
-  if (o.layer.cell == "linear" || o.layer.cell == "leaky") {
-    fail(ErrorCode::invalid_argument, "cell is '", o.layer.cell,
-         "', which is a readout; name it as readout");
-  }
+  check_cells(o);
   if (o.dtype != "float" && o.dtype != "double") {
     fail(ErrorCode::invalid_argument, "dtype is '", o.dtype, "'; it must be float or double");
   }

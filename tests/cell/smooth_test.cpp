@@ -8,7 +8,7 @@
 #include <cmath>
 #include <functional>
 
-#include "ebb/cell/unit.h"
+#include "ebb/cell/cell_table.h"
 #include "ebb/core/random.h"
 
 namespace ebb::test {
@@ -40,15 +40,6 @@ Smooth psi(Smooth x, Smooth) {
 }
 
 }  // namespace ebb::test
-
-#include "ebb/cell/adlif_math.h"
-#include "ebb/cell/alif_math.h"
-#include "ebb/cell/egru_math.h"
-#include "ebb/cell/gru_math.h"
-#include "ebb/cell/leaky_math.h"
-#include "ebb/cell/lif_math.h"
-#include "ebb/cell/lstm_math.h"
-#include "ebb/cell/rnn_math.h"
 
 namespace ebb::test {
 namespace {
@@ -120,7 +111,8 @@ Point gradient(const Point& x, const Constants<Smooth>& constants,
 }
 
 template <class Math>
-void expect_derivative(const Constants<Smooth>& constants) {
+void expect_derivative(const CellFacts& cell, const Constants<Smooth>& constants) {
+  SCOPED_TRACE(cell.name);
   for (std::uint64_t trial = 0; trial < 50; ++trial) {
     const Random random(trial);
     Point x{};
@@ -149,16 +141,7 @@ void expect_derivative(const Constants<Smooth>& constants) {
   }
 }
 
-TEST(Smooth, SmoothCells) {
-  const Constants<Smooth> constants;
-  expect_derivative<RnnMath<false>>(constants);
-  expect_derivative<LstmMath>(constants);
-  expect_derivative<GruMath>(constants);
-  expect_derivative<EgruMath>(constants);
-  expect_derivative<ReadoutMath<false>>(constants);
-}
-
-TEST(Smooth, CellsWithConstants) {
+TEST(Smooth, EveryCell) {
   for (const double hard : {0, 1}) {
     for (const double normalised : {0, 1}) {
       Constants<Smooth> constants;
@@ -166,11 +149,9 @@ TEST(Smooth, CellsWithConstants) {
       constants.normalised = normalised;
       constants.attached = 1;
       constants.rest = 0.2;
-      expect_derivative<LifMath<false>>(constants);
-      expect_derivative<LifMath<true>>(constants);
-      expect_derivative<AlifMath>(constants);
-      expect_derivative<AdlifMath>(constants);
-      expect_derivative<ReadoutMath<true>>(constants);
+      with_cells([&]<class... Math>(const CellEntry<Math>&... cell) {
+        (expect_derivative<Math>(cell, constants), ...);
+      });
     }
   }
 }

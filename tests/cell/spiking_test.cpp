@@ -47,23 +47,25 @@ std::vector<Case> cases() {
     layer.threshold = 0.5;
     all.push_back({std::move(name), layer, bits, chunk});
   };
-  for (const char* cell : {"lif", "alif", "adlif"}) {
+  for (const CellRow& row : cells()) {
+    if (!row.spikes) continue;
+    const std::string& cell = row.name;
     for (const bool hard : {false, true}) {
       for (const bool attached : {false, true}) {
         LayerOptions layer{.cell = cell, .hard_reset = hard, .attached_reset = attached};
-        add(std::string(cell) + (hard ? "_hard" : "_soft") + (attached ? "_attached" : "_detached"),
-            layer, attached);
+        add(cell + (hard ? "_hard" : "_soft") + (attached ? "_attached" : "_detached"), layer,
+            attached);
       }
     }
-    for (const SurrogateRow& row : surrogates()) {
-      add(std::string(cell) + "_" + row.name,
-          {.cell = cell, .attached_reset = true, .surrogate = row.name}, false, 3);
+    for (const SurrogateRow& own : surrogates()) {
+      add(cell + "_" + own.name, {.cell = cell, .attached_reset = true, .surrogate = own.name},
+          false, 3);
     }
-    add(std::string(cell) + "_as_it_is", {.cell = cell, .weight_scale = 1, .normalised = false});
-    add(std::string(cell) + "_sparse",
+    add(cell + "_as_it_is", {.cell = cell, .weight_scale = 1, .normalised = false});
+    add(cell + "_sparse",
         {.cell = cell, .input_density = 0.6, .recurrent_density = 0.3, .surrogate = "boxcar"},
         true);
-    add(std::string(cell) + "_two_thresholds",
+    add(cell + "_two_thresholds",
         {.cell = cell, .surrogate = "arctan", .gradient_threshold = 0.3, .max_activity = 0.05},
         true);
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ebb/core/error.h"
+#include "ebb/store/tier_kinds.h"
 #include "tests/message_of.h"
 
 namespace ebb {
@@ -28,7 +29,7 @@ TEST(TierOption, ATierToPlanForIsNoneOfThisMachine) {
 
 TEST(RealTier, IsNamedByWhatItIs) {
   const RealTier disk = parse_real_tier("disk:file=/a:b=c,capacity=4GiB,engine=threads,direct=no");
-  EXPECT_EQ(disk.kind, RealTier::Kind::file);
+  EXPECT_EQ(disk.kind->word, "file");
   EXPECT_EQ(disk.directory, "/a:b=c");
   EXPECT_EQ(disk.tier.name, "disk");
   EXPECT_EQ(disk.tier.capacity, 4_GiB);
@@ -36,11 +37,23 @@ TEST(RealTier, IsNamedByWhatItIs) {
   EXPECT_FALSE(disk.options.direct);
 
   const RealTier ram = parse_real_tier("ram:capacity=3MiB,memory");
-  EXPECT_EQ(ram.kind, RealTier::Kind::memory);
+  EXPECT_EQ(ram.kind->word, "memory");
   EXPECT_EQ(ram.tier.capacity, 3_MiB);
   const RealTier free = parse_real_tier("free:null");
-  EXPECT_EQ(free.kind, RealTier::Kind::null);
+  EXPECT_EQ(free.kind->word, "null");
   EXPECT_EQ(free.tier.capacity, kUnlimited);
+}
+
+TEST(RealTier, HelpNamesEveryKindAndKey) {
+  const std::string lines = real_tier_lines(), sentence = real_tier_sentence();
+  for (const TierKind& kind : tier_kinds()) {
+    EXPECT_THAT(lines, HasSubstr("NAME:" + kind.usage() + "[,capacity=BYTES] "));
+    EXPECT_THAT(lines, HasSubstr(std::string(kind.what) + "\n"));
+    EXPECT_THAT(sentence, HasSubstr("NAME:" + kind.usage()));
+    for (const TierKey& key : kind.keys) {
+      EXPECT_THAT(lines, HasSubstr("[," + std::string(key.name) + "="));
+    }
+  }
 }
 
 TEST(RealTier, HasTheRoomThatIsFree) {

@@ -11,7 +11,8 @@ constexpr std::int64_t kBatch = 2, kInputs = 3, kOutputs = 2, kChunk = 2;
 
 class NetworkStep : public TestStep {
  public:
-  explicit NetworkStep(std::int64_t steps) : net_(options(steps)), row_(kBatch * kInputs) {
+  NetworkStep(std::string name, std::int64_t steps, std::vector<LayerOptions> layers)
+      : name_(std::move(name)), net_(options(steps, std::move(layers))), row_(kBatch * kInputs) {
     net_.set_loss(&loss_);
     net_.set_input({row_.size(), [this](std::int64_t t) {
                       for (std::size_t i = 0; i < row_.size(); ++i) {
@@ -21,7 +22,7 @@ class NetworkStep : public TestStep {
                       return std::span<const float>(row_);
                     }});
   }
-  std::string name() const override { return "network"; }
+  std::string name() const override { return name_; }
   std::vector<std::byte> initial() const override {
     return std::vector<std::byte>(static_cast<std::size_t>(net_.bytes(0).state));
   }
@@ -50,17 +51,15 @@ class NetworkStep : public TestStep {
   double loss() const override { return net_.loss(); }
 
  private:
-  static NetworkOptions options(std::int64_t steps) {
+  static NetworkOptions options(std::int64_t steps, std::vector<LayerOptions> layers) {
     NetworkOptions options;
     options.time_steps = steps * kChunk;
     options.batch = kBatch;
     options.chunk = kChunk;
     options.dropout = 0.2;
     options.threads = 2;
-    options.layers = {
-        {.cell = "lif", .input = kInputs, .hidden = 5, .weight_scale = 4, .train_tau = true},
-        {.cell = "lstm", .hidden = 4},
-        {.cell = "linear", .hidden = kOutputs}};
+    options.layers = std::move(layers);
+    options.layers[0].input = kInputs;
     return options;
   }
   struct OwnLoss : Loss<float> {
@@ -77,6 +76,7 @@ class NetworkStep : public TestStep {
     NetworkStep& step;
   };
 
+  std::string name_;
   Network<float> net_;
   std::vector<float> row_;
   OwnLoss loss_{*this};
@@ -85,7 +85,23 @@ class NetworkStep : public TestStep {
 }  // namespace
 
 std::unique_ptr<TestStep> network_step(std::int64_t steps) {
-  return std::make_unique<NetworkStep>(steps);
+  return std::make_unique<NetworkStep>(
+      "network", steps,
+      std::vector<LayerOptions>{{.cell = "lif", .hidden = 5, .weight_scale = 4, .train_tau = true},
+                                {.cell = "lstm", .hidden = 4},
+                                {.cell = "linear", .hidden = kOutputs}});
+}
+
+std::unique_ptr<TestStep> cell_step(const CellFacts& cell, std::int64_t steps) {
+  const LayerOptions own{.cell = std::string(cell.name),
+                         .hidden = 5,
+                         .weight_scale = 4,
+                         .synaptic = cell.synaptic,
+                         .train_tau = true,
+                         .train_threshold = true};
+  std::vector<LayerOptions> layers{own, own, {.cell = "linear", .hidden = kOutputs}};
+  if (cell.is_readout) layers = {{.cell = "rnn", .hidden = 5}, own};
+  return std::make_unique<NetworkStep>(own.cell, steps, layers);
 }
 
 }  // namespace ebb::test

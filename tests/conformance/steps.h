@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cell/cell_table.h"
 #include "ebb/run/step.h"
 
 namespace ebb::test {
@@ -45,6 +46,8 @@ std::unique_ptr<TestStep> spiking_step(std::int64_t steps);
 // A Network: spiking neurons below an LSTM, dropout between them, in single precision on two threads.
 // Its tapes are used up when they are reversed.
 std::unique_ptr<TestStep> network_step(std::int64_t steps);
+// A Network of two layers of the cell below a readout, or, if it is one, of the cell on top.
+std::unique_ptr<TestStep> cell_step(const CellFacts& cell, std::int64_t steps);
 // The small step, but its length is found while it runs.
 std::unique_ptr<TestStep> endless_step(std::int64_t ends_at);
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a Step and everything that it left.
+// One run of a Step, everything that it left, and what it is held to.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ebb/plan/strategies.h"
 #include "ebb/run/run.h"
 #include "tests/conformance/steps.h"
+#include "tests/sanitized.h"
 #include "tests/temporary_folder.h"
 
 namespace ebb::test {
@@ -73,6 +78,47 @@ inline Results stored_all(TestStep& step) {
   options.strategy = "store_all";
   Run run(step, options);
   return results_of(run, step);
+}
+
+inline void expect_as_predicted(const Report& report) {
+  EXPECT_EQ(report.measured.advances, report.predicted.advances);
+  EXPECT_EQ(report.measured.records, report.predicted.records);
+  EXPECT_EQ(report.measured.actions, report.predicted.actions);
+  EXPECT_EQ(report.measured.peak, report.predicted.peak);
+  EXPECT_EQ(report.measured.extra_forwards, 0);
+  for (std::size_t k = 0; k < report.tiers.size(); ++k) {
+    EXPECT_EQ(report.measured.tiers[k].written.bytes, report.predicted.moved[k].written);
+    EXPECT_EQ(report.measured.tiers[k].read.bytes, report.predicted.moved[k].read);
+  }
+}
+
+// Runs `step` as the options say, twice with the same Run, and compares with `expected`.
+inline void check(TestStep& step, const RunOptions& options, const Results& expected) {
+  Run run(step, options);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(results_of(run, step) == expected) << "other bits than store_all";
+    const Report report = run.report();
+    expect_as_predicted(report);
+    EXPECT_EQ(step.forwards(), report.predicted.forwards);
+    if (step.is_uniform()) {
+      EXPECT_EQ(report.booked, report.predicted.peak[0]);
+    }
+    EXPECT_LE(report.booked, options.budget);
+  }
+}
+
+// From the least on; none where the strategy cannot run at all.
+inline std::vector<Bytes> budgets(TestStep& step, RunOptions options, const std::string& strategy) {
+  options.strategy = "store_all";
+  const Run ample(step, options);
+  const std::optional<Bytes> least =
+      least_budget(ample.chain(), ample.platform(),
+                   {.strategy = strategy, .working = ample.plan().machine.working});
+  if (!least) return {};
+  const Bytes most = ample.plan().prediction.peak[0];
+  if (most <= *least) return {*least};
+  if (kSanitized) return {*least + (most - *least) / 7};
+  return {*least, *least + (most - *least) / 7, *least + (most - *least) / 2};
 }
 
 }  // namespace ebb::test

@@ -26,7 +26,7 @@ PLANTED = [
     ("ebb/codec/planted.cpp", '#include "ebb/compress/int8_rows.h"\n', "layer"),
     ("ebb/compress/planted.cpp", '#include "ebb/run/step.h"\n', "layer"),
     ("ebb/run/planted.cpp", '#include "ebb/compress/sign_bits.h"\n', "layer"),
-    ("ebb/experiments/planted.cpp", '#include "ebb/cli/cli.h"\n', "layer"),
+    ("ebb/experiments/planted.cpp", '#include "ebb/cli/status_line.h"\n', "layer"),
     ("ebb/experiments/planted.cpp", '#include "ebb/train/train.h"\n', "layer"),
     ("ebb/train/planted.cpp", '#include "ebb/experiments/trials.h"\n', "layer"),
     ("ebb/plan/planted.cpp", '#include "chain.h"\n', "path"),

@@ -207,6 +207,7 @@ def trained(folder: Path, words: list[str], given: data.Images, variants: list[s
     return found
 
 
+@pytest.mark.slow
 def test_training_on_fashion_mnist(one_thread, tmp_path):
     """Exact savings train as stock layers do, bit for bit; lossy ones learn as well, to a few points."""
     if not data.FASHION.is_dir():

@@ -38,6 +38,7 @@ def found(tmp_path_factory):
     return torch.load(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("way", ["exact", "recompute"])
 def test_the_bits_are_those_of_torchs_layers(found, wrap, way):
@@ -52,6 +53,7 @@ def test_the_bits_are_those_of_torchs_layers(found, wrap, way):
         assert torch.equal(ours[name], value), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_lossy_layers_train(found, wrap):
     assert found[wrap]["pool"].keys() == found[wrap]["stock"].keys()

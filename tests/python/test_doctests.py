@@ -35,6 +35,7 @@ def test_examples(name):
     assert found.failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, needs", [("python.md", "checkpoint_schedules"), ("pytorch.md", "torch"), ("compress.md", "torch")]
 )

@@ -22,6 +22,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words, shown", CASES, ids=lambda case: case[-1] if isinstance(case, list) else "")
 def test_runs(words, shown):
     if any("pytorch" in word for word in words):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -43,12 +44,16 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def built(project: Path, prefix: Path, folder: Path) -> Path:
+@pytest.fixture(scope="session")
+def programs(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tests and examples in one build, since torch's headers take most of it."""
+    assert (prefix / "include/ebb/torch.h").is_file()
+    folder = tmp_path_factory.mktemp("programs")
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
     run(
         "cmake",
         "-S",
-        project,
+        ROOT / "tests/torch",
         "-B",
         folder,
         "-DCMAKE_BUILD_TYPE=Debug",
@@ -61,25 +66,14 @@ def built(project: Path, prefix: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def examples(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    assert (prefix / "include/ebb/torch.h").is_file()
-    return built(ROOT / "examples/libtorch", prefix, tmp_path_factory.mktemp("examples"))
-
-
-@pytest.fixture(scope="session")
-def tests(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(ROOT / "tests/torch", prefix, tmp_path_factory.mktemp("tests"))
-
-
 @pytest.mark.parametrize("name", ["scan_test", "compress_test"])
-def test_headers(tests: Path, name: str, tmp_path: Path) -> None:
-    run(tests / name, cwd=tmp_path)
+def test_headers(programs: Path, name: str, tmp_path: Path) -> None:
+    run(programs / name, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lstm", "resnet"])
-def test_example(examples: Path, name: str, tmp_path: Path) -> None:
-    assert "loss" in run(examples / name, cwd=tmp_path)
+def test_example(programs: Path, name: str, tmp_path: Path) -> None:
+    assert "loss" in run(programs / "examples" / name, cwd=tmp_path)
 
 
 def test_page_shows_lines_of_the_example() -> None:

@@ -63,6 +63,7 @@ def test_import_alone_needs_no_torch():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_graph_alive_at_the_end_prints_nothing(tmp_path):
     program = (
         "import sys, torch, ebb\n"
@@ -79,6 +80,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_nothing_grows_over_iterations(way, device):
     off = ebb.offload(**way)
     torch.manual_seed(0)

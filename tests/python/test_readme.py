@@ -39,6 +39,7 @@ def test_shows_what_is_printed(command, shown):
     assert [line for line in shown.splitlines() if line not in printed] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler here")
 @pytest.mark.parametrize("code", blocks("README.md", "cpp"))
 def test_shows_what_compiles(code):

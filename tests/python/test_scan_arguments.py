@@ -218,6 +218,7 @@ def test_impossible_results_of_f_are_refused(result, words, budget, chunk):
 # ------------------------------------------------------------------------------------------------ threads
 
 
+@pytest.mark.slow
 def test_two_threads_scan_at_once():
     cases = []
     for k in range(2):

@@ -41,6 +41,7 @@ def check_alone(found: dict) -> None:
         assert torch.allclose(ours["params"][name], value, rtol=1e-12, atol=1e-14), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes, options", [(2, ()), (3, ()), (2, ("--unused",))], ids=["2", "3", "2 with unused"])
 def test_ddp(tmp_path, processes, options):
     found = run(tmp_path, processes, "--wrap", "ddp", *options)
@@ -52,6 +53,7 @@ def test_ddp(tmp_path, processes, options):
             assert torch.equal(found["budget", iterations]["params"][name], value), name
 
 
+@pytest.mark.slow
 def test_fsdp(tmp_path):
     pytest.importorskip("torch.distributed.fsdp", reason="PyTorch was built without FSDP")
     if not hasattr(torch.distributed.fsdp, "fully_shard"):

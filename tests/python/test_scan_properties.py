@@ -127,6 +127,7 @@ CELLS: dict[str, Callable[[int, int, int], Cell]] = {
 }
 # Those of `ebb plan` that need no slow memory and know the length.
 STRATEGIES = [row.name for row in ebb.strategies() if not row.needs_tier]
+QUICK = ("auto", "revolve", "store_all")  # the others together take long
 
 
 def budget_between(f: Callable, init: Any, xs: torch.Tensor, share: float, **options: Any) -> int | None:
@@ -175,7 +176,9 @@ def test_gradients_have_the_bits_of_plain_autograd(name, steps, chunk, strategy,
 
 
 @pytest.mark.parametrize("name", sorted(CELLS))
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES]
+)
 def test_every_cell_with_every_strategy(name, strategy):
     torch.manual_seed(1)
     f, init, params = CELLS[name](2, 3, 4)

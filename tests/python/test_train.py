@@ -146,6 +146,7 @@ def wait_for(process, lines):
             return
 
 
+@pytest.mark.slow
 def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
     folder = tmp_path / "run"
     moments = random.Random(4)

@@ -19,6 +19,7 @@
 #include "ebb/store/file.h"
 #include "ebb/store/slow_tier.h"
 #include "ebb/store/store.h"
+#include "ebb/store/tier_kinds.h"
 #include "tests/temporary_folder.h"
 
 namespace ebb::test {
@@ -61,25 +62,37 @@ class PlantedCalls {
 };
 
 struct Arrangement {
-  const char* name;
+  std::string name;
+  const TierKind* kind = nullptr;
   FileEngine engine = FileEngine::any;  // any: not a file
   bool direct = false;
 
   bool is_file() const { return engine != FileEngine::any; }
   bool missing() const { return engine == FileEngine::uring && !has_uring(); }
   SlowTier tier(const TemporaryFolder& folder, Bytes capacity) const {
-    if (!is_file()) return memory_tier(capacity);
-    return file_tier(folder.path(), capacity, "disk", {.engine = engine, .direct = direct});
+    if (is_file()) {
+      return file_tier(folder.path(), capacity, "disk", {.engine = engine, .direct = direct});
+    }
+    return make_tier(*kind, {.name = name, .value = folder.path(), .capacity = capacity}).tier;
   }
 };
 
-inline constexpr Arrangement kFiles[] = {
-    {"ThreadsDirect", FileEngine::threads, true},
-    {"ThreadsBuffered", FileEngine::threads, false},
-    {"UringDirect", FileEngine::uring, true},
-    {"UringBuffered", FileEngine::uring, false},
-};
-inline constexpr Arrangement kAll[] = {{"Memory"}, kFiles[0], kFiles[1], kFiles[2], kFiles[3]};
+inline std::vector<Arrangement> files() {
+  const TierKind* const file = find_tier_kind("file");
+  return {{"ThreadsDirect", file, FileEngine::threads, true},
+          {"ThreadsBuffered", file, FileEngine::threads, false},
+          {"UringDirect", file, FileEngine::uring, true},
+          {"UringBuffered", file, FileEngine::uring, false}};
+}
+
+// Files, and every other row of the table that keeps what it is given.
+inline std::vector<Arrangement> every_arrangement() {
+  std::vector<Arrangement> all = files();
+  for (const TierKind& kind : tier_kinds()) {
+    if (kind.keeps && kind.word != "file") all.push_back({std::string(kind.word), &kind});
+  }
+  return all;
+}
 
 inline std::string name_of(const ::testing::TestParamInfo<Arrangement>& info) {
   return info.param.name;

@@ -149,7 +149,7 @@ class FileFault : public EveryTier {
   Store::Slot slot_ = 0;
 };
 std::atomic<int> FileFault::calls_seen;
-INSTANTIATE_TEST_SUITE_P(Tiers, FileFault, ::testing::ValuesIn(kFiles), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, FileFault, ::testing::ValuesIn(files()), name_of);
 
 int fail_with(int error) {
   errno = error;
@@ -241,7 +241,7 @@ TEST_P(FileFault, TheEndOfTheFileIsAnError) {
 
 // io_uring's completions carry no bytes.
 class ThreadFault : public FileFault {};
-INSTANTIATE_TEST_SUITE_P(Tiers, ThreadFault, ::testing::Values(kFiles[0], kFiles[1]), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, ThreadFault, ::testing::Values(files()[0], files()[1]), name_of);
 
 TEST_P(ThreadFault, AFlippedBitOnTheWayIsFound) {
   put();

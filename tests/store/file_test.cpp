@@ -26,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class EveryFile : public EveryTier {};
-INSTANTIATE_TEST_SUITE_P(Tiers, EveryFile, ::testing::ValuesIn(kFiles), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, EveryFile, ::testing::ValuesIn(files()), name_of);
 
 // The error of opening a store there.
 std::string refusal(const Arrangement& arrangement, const std::string& directory, Bytes peak) {

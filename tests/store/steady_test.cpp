@@ -9,7 +9,7 @@ namespace ebb::test {
 namespace {
 
 class Steady : public EveryTier {};
-INSTANTIATE_TEST_SUITE_P(Tiers, Steady, ::testing::ValuesIn(kAll), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, Steady, ::testing::ValuesIn(every_arrangement()), name_of);
 
 Bytes half(std::span<const std::byte> from, std::span<std::byte> to) {
   std::ranges::copy(from.first(from.size() / 2), to.begin());

@@ -14,7 +14,7 @@
 namespace ebb::test {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Tiers, EveryTier, ::testing::ValuesIn(kAll), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, EveryTier, ::testing::ValuesIn(every_arrangement()), name_of);
 
 TEST_P(EveryTier, ItemsOfAnySizeComeBack) {
   std::mt19937 random(1);

@@ -9,7 +9,7 @@ namespace ebb::test {
 namespace {
 
 class EveryTransform : public EveryTier {};
-INSTANTIATE_TEST_SUITE_P(Tiers, EveryTransform, ::testing::ValuesIn(kAll), name_of);
+INSTANTIATE_TEST_SUITE_P(Tiers, EveryTransform, ::testing::ValuesIn(every_arrangement()), name_of);
 
 using From = std::span<const std::byte>;
 using To = std::span<std::byte>;

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/cell/rows.h"
+// The loops of rows.h as templates over a cell's mathematics; rows_float.cpp and rows_double.cpp
+// compile them for every row of the table, each for one type of numbers.
+#pragma once
 
 #include <algorithm>
+#include <array>
 
-#include "ebb/cell/adlif_math.h"
-#include "ebb/cell/alif_math.h"
-#include "ebb/cell/egru_math.h"
-#include "ebb/cell/gru_math.h"
-#include "ebb/cell/leaky_math.h"
-#include "ebb/cell/lif_math.h"
-#include "ebb/cell/lstm_math.h"
-#include "ebb/cell/rnn_math.h"
+#include "ebb/cell/cell_table.h"
+#include "ebb/cell/rows.h"
 #include "ebb/device/vectors.h"
 
 namespace ebb {
@@ -40,7 +37,7 @@ struct Avx512 {
 };
 #endif
 
-constexpr int kMost = 5;                // sums, fields, saved and parameters of a unit
+constexpr int kMost = kMostOfUnit;
 constexpr std::int64_t kTogether = 64;  // units whose slopes are found before they are used
 
 template <int kCount, class Number, class From>
@@ -262,60 +259,22 @@ constexpr CellLoops<Number> loops() {
   return result;
 }
 
-template <class Math>
-constexpr CellShape shape() {
-  return {Math::kGates,      Math::kSums,   Math::kFields, Math::kSaved,
-          Math::kParameters, Math::kSpikes, Math::kEvents};
+template <class Set, class Number>
+CellLoops<Number> loops_for(std::size_t cell) {
+  static constexpr std::array kLoops = with_cells([]<class... Math>(const CellEntry<Math>&...) {
+    return std::array{loops<Set, Math, Number>()...};
+  });
+  return kLoops[cell];
 }
 
-// Calls `call` with the cell's mathematics.
-template <class Call>
-constexpr auto with_math(CellKind kind, Call call) {
-  switch (kind) {
-    case CellKind::rnn:
-      return call.template operator()<RnnMath<false>>();
-    case CellKind::rnn_relu:
-      return call.template operator()<RnnMath<true>>();
-    case CellKind::lstm:
-      return call.template operator()<LstmMath>();
-    case CellKind::gru:
-      return call.template operator()<GruMath>();
-    case CellKind::lif:
-      return call.template operator()<LifMath<false>>();
-    case CellKind::lif_synaptic:
-      return call.template operator()<LifMath<true>>();
-    case CellKind::alif:
-      return call.template operator()<AlifMath>();
-    case CellKind::adlif:
-      return call.template operator()<AdlifMath>();
-    case CellKind::egru:
-      return call.template operator()<EgruMath>();
-    case CellKind::leaky:
-      return call.template operator()<ReadoutMath<true>>();
-    case CellKind::linear:
-      break;
-  }
-  return call.template operator()<ReadoutMath<false>>();
+template <class Number>
+CellLoops<Number> loops_at(std::size_t cell) {
+#if defined(__x86_64__)
+  if (vector_bytes() >= 64) return loops_for<Avx512, Number>(cell);
+  if (vector_bytes() >= 32) return loops_for<Avx2, Number>(cell);
+#endif
+  return loops_for<Oldest, Number>(cell);
 }
 
 }  // namespace
-
-template <class Number>
-CellLoops<Number> loops_of(CellKind kind) {
-  return with_math(kind, []<class Math>() {
-#if defined(__x86_64__)
-    if (vector_bytes() >= 64) return loops<Avx512, Math, Number>();
-    if (vector_bytes() >= 32) return loops<Avx2, Math, Number>();
-#endif
-    return loops<Oldest, Math, Number>();
-  });
-}
-
-template CellLoops<float> loops_of<float>(CellKind);
-template CellLoops<double> loops_of<double>(CellKind);
-
-CellShape shape_of(CellKind kind) {
-  return with_math(kind, []<class Math>() { return shape<Math>(); });
-}
-
 }  // namespace ebb
