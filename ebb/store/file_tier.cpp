@@ -12,28 +12,27 @@ namespace {
 // Enough to keep a disk busy while others of them compute checksums.
 constexpr int kWorkers = 4;
 
+// Until nothing is left: the system may do with less than it was asked for.
+template <class Byte, class Call>
+void move_all(const UnnamedFile& file, Bytes offset, std::span<Byte> bytes, const char* name,
+              Call call) {
+  while (!bytes.empty()) {
+    const auto [fd, part] = file.call(offset, bytes.data(), bytes.size());
+    const ssize_t done = call(fd, bytes.data(), part, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail_io(file, name, offset, done < 0 ? errno : EIO);
+    offset += done;
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+}
+
 class ThreadMover : public FileMover {
  public:
   void write(const UnnamedFile& file, Bytes offset, std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const auto [fd, part] = file.call(offset, bytes.data(), bytes.size());
-      const ssize_t done = file_calls().pwrite(fd, bytes.data(), part, offset);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) fail_io(file, "pwrite", offset, done < 0 ? errno : EIO);
-      offset += done;
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
-    }
+    move_all(file, offset, bytes, "pwrite", file_calls().pwrite);
   }
-
   void read(const UnnamedFile& file, Bytes offset, std::span<std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const auto [fd, part] = file.call(offset, bytes.data(), bytes.size());
-      const ssize_t done = file_calls().pread(fd, bytes.data(), part, offset);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) fail_io(file, "pread", offset, done < 0 ? errno : EIO);
-      offset += done;
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
-    }
+    move_all(file, offset, bytes, "pread", file_calls().pread);
   }
 };
 

@@ -12,9 +12,9 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "ebb/core/bytes.h"
+#include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
 namespace ebb {
@@ -22,7 +22,6 @@ namespace {
 
 using nlohmann::json;
 using test::Outcome;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Outcome async(const std::string& words) { return test::command("bench async", words); }
@@ -133,24 +132,20 @@ TEST(BenchAsync, WritesCsv) {
 }
 
 TEST(BenchRefuses, WrongWords) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"--steps 0", "--steps is '0'"},
-      {"--steps 10,", "--steps is ''"},
-      {"--interval 0", "--interval is '0'"},
-      {"--steps 10 --interval 5,11", "--interval is '5,11'; it must be up to 10"},
-      {"--vary-sweeps x", "--vary-sweeps is 'x'"},
-      {"--repeat 0", "--repeat is '0'"},
-      {"--state 1", "--state is '1'"},
-      {"--tier disk:slots=3", "slots counts states"},
-      {"--json --csv", "--json and --csv contradict each other"},
-      {"--repeats 3", "did you mean --repeat?"},
-  };
-  for (const auto& [words, expected] : cases) {
-    const Outcome outcome = async(words);
-    EXPECT_EQ(outcome.code, kBadUsage) << words;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("ebb bench async: "), HasSubstr(expected))) << words;
-  }
+  test::expect_refused(
+      "bench async",
+      {
+          {"--steps 0", "--steps is '0'"},
+          {"--steps 10,", "--steps is ''"},
+          {"--interval 0", "--interval is '0'"},
+          {"--steps 10 --interval 5,11", "--interval is '5,11'; it must be up to 10"},
+          {"--vary-sweeps x", "--vary-sweeps is 'x'"},
+          {"--repeat 0", "--repeat is '0'"},
+          {"--state 1", "--state is '1'"},
+          {"--tier disk:slots=3", "slots counts states"},
+          {"--json --csv", "--json and --csv contradict each other"},
+          {"--repeats 3", "did you mean --repeat?"},
+      });
   EXPECT_THAT(test::command("bench", "asnyc").err, HasSubstr("did you mean async?"));
   const Outcome nothing = test::run({"bench"});
   EXPECT_EQ(nothing.code, kBadUsage);
@@ -172,14 +167,9 @@ TEST(BenchHelp, ReadsWell) {
   EXPECT_EQ(bench.code, kDone);
   EXPECT_THAT(bench.out, HasSubstr("async"));
   for (const std::string& line : test::lines_of(bench.out)) EXPECT_LE(line.size(), 80U) << line;
-  const Outcome outcome = test::run({"bench", "async", "--help"});
-  EXPECT_EQ(outcome.code, kDone);
-  for (const char* option :
-       {"--state", "--sweeps", "--budget", "--tier", "--steps", "--interval", "--vary-sweeps",
-        "--repeat", "--quick", "--json", "--csv", "Examples", "Exit codes"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(option));
-  }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_help("bench async", {"--state", "--sweeps", "--budget", "--tier", "--steps",
+                                    "--interval", "--vary-sweeps", "--repeat", "--quick", "--json",
+                                    "--csv", "Examples", "Exit codes"});
 }
 
 void ignore_early(int) {}

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
+#include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
 namespace ebb {
@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 using test::Outcome;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Outcome run_double(const std::string& words) { return test::command("bench double", words); }
@@ -111,26 +110,21 @@ TEST(BenchDouble, WritesCsv) {
 }
 
 TEST(BenchDoubleRefuses, WrongWords) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"--steps 0", "--steps is '0'"},
-      {"--density 101", "--density is '101'"},
-      {"--rate 0", "--rate is '0'"},
-      {"--rates 5,x", "--rates is 'x'"},
-      {"--longer 0", "--longer is '0'"},
-      {"--hidden 0", "--hidden is '0'"},
-      {"--grain 0", "--grain is '0'"},
-      {"--weight-scale 0", "--weight-scale is '0'"},
-      {"--budget 0", "--budget is '0'"},
-      {"--tier ram", "--tier"},
-      {"--json --csv", "--json and --csv contradict each other"},
-      {"--budgets 3", "did you mean --budget?"},
-  };
-  for (const auto& [words, expected] : cases) {
-    const Outcome outcome = run_double(words);
-    EXPECT_EQ(outcome.code, kBadUsage) << words;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("ebb bench double: "), HasSubstr(expected))) << words;
-  }
+  test::expect_refused("bench double",
+                       {
+                           {"--steps 0", "--steps is '0'"},
+                           {"--density 101", "--density is '101'"},
+                           {"--rate 0", "--rate is '0'"},
+                           {"--rates 5,x", "--rates is 'x'"},
+                           {"--longer 0", "--longer is '0'"},
+                           {"--hidden 0", "--hidden is '0'"},
+                           {"--grain 0", "--grain is '0'"},
+                           {"--weight-scale 0", "--weight-scale is '0'"},
+                           {"--budget 0", "--budget is '0'"},
+                           {"--tier ram", "--tier"},
+                           {"--json --csv", "--json and --csv contradict each other"},
+                           {"--budgets 3", "did you mean --budget?"},
+                       });
 }
 
 TEST(BenchDoubleFails, WhereNothingFitsOrATierIsMissing) {
@@ -143,15 +137,10 @@ TEST(BenchDoubleFails, WhereNothingFitsOrATierIsMissing) {
 }
 
 TEST(BenchDoubleHelp, ReadsWell) {
-  const Outcome outcome = test::run({"bench", "double", "--help"});
-  EXPECT_EQ(outcome.code, kDone);
-  for (const char* option :
-       {"--input", "--hidden", "--batch", "--density", "--rate", "--weight-scale", "--grain",
-        "--threads", "--budget", "--tier", "--steps", "--longer", "--rates", "--repeat", "--quick",
-        "--json", "--csv", "Examples", "Exit codes"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(option));
-  }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_help("bench double",
+                    {"--input", "--hidden", "--batch", "--density", "--rate", "--weight-scale",
+                     "--grain", "--threads", "--budget", "--tier", "--steps", "--longer", "--rates",
+                     "--repeat", "--quick", "--json", "--csv", "Examples", "Exit codes"});
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
+#include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
 namespace ebb {
@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 using test::Outcome;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Outcome gruslys(const std::string& words) { return test::command("bench gruslys", words); }
@@ -103,35 +102,25 @@ TEST(BenchGruslys, WritesCsv) {
 }
 
 TEST(BenchGruslysRefuses, WrongWords) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"--steps 1", "--steps is '1'"},
-      {"--memory 0", "--memory is '0'"},
-      {"--memory 5,101", "--memory is '101'"},
-      {"--budgets x", "--budgets is 'x'"},
-      {"--lengths 0", "--lengths is '0'"},
-      {"--hidden 0", "--hidden is '0'"},
-      {"--grain 20000000", "--grain is '20000000'"},
-      {"--repeat 0", "--repeat is '0'"},
-      {"--json --csv", "--json and --csv contradict each other"},
-      {"--hiden 3", "did you mean --hidden?"},
-  };
-  for (const auto& [words, expected] : cases) {
-    const Outcome outcome = gruslys(words);
-    EXPECT_EQ(outcome.code, kBadUsage) << words;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("ebb bench gruslys: "), HasSubstr(expected))) << words;
-  }
+  test::expect_refused("bench gruslys",
+                       {
+                           {"--steps 1", "--steps is '1'"},
+                           {"--memory 0", "--memory is '0'"},
+                           {"--memory 5,101", "--memory is '101'"},
+                           {"--budgets x", "--budgets is 'x'"},
+                           {"--lengths 0", "--lengths is '0'"},
+                           {"--hidden 0", "--hidden is '0'"},
+                           {"--grain 20000000", "--grain is '20000000'"},
+                           {"--repeat 0", "--repeat is '0'"},
+                           {"--json --csv", "--json and --csv contradict each other"},
+                           {"--hiden 3", "did you mean --hidden?"},
+                       });
 }
 
 TEST(BenchGruslysHelp, ReadsWell) {
-  const Outcome outcome = test::run({"bench", "gruslys", "--help"});
-  EXPECT_EQ(outcome.code, kDone);
-  for (const char* option : {"--input", "--hidden", "--batch", "--grain", "--threads", "--steps",
-                             "--memory", "--lengths", "--budgets", "--repeat", "--quick", "--json",
-                             "--csv", "Examples", "Exit codes"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(option));
-  }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_help("bench gruslys", {"--input", "--hidden", "--batch", "--grain", "--threads",
+                                      "--steps", "--memory", "--lengths", "--budgets", "--repeat",
+                                      "--quick", "--json", "--csv", "Examples", "Exit codes"});
 }
 
 }  // namespace

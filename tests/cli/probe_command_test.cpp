@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
+#include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
 namespace ebb {
@@ -114,33 +114,31 @@ TEST(ProbeDefaults, JustWork) {
 }
 
 TEST(ProbeRefuses, WrongWords) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"--state 0", "--state is '0'; it must be from 64 to"},
-      {"--state many", "--state is 'many'"},
-      {"--steps 0", "--steps is '0'"},
-      {"--sweeps 0", "--sweeps is '0'"},
-      {"--budget -1", "--budget is '-1'"},
-      {"--tier ram", "--tier ram: say what it is, one of memory, file=DIRECTORY and null"},
-      {"--tier ram:memory,null", "say what it is"},
-      {"--tier ram:memory=3", "cannot read 'memory=3'"},
-      {"--tier disk:file", "cannot read 'file'"},
-      {"--tier disk:file=", "file is ''; name a directory"},
-      {"--tier disk:file=/tmp,write=3", "write is not given here: it is measured"},
-      {"--tier disk:file=/tmp,slots=3", "slots counts states; give capacity=BYTES"},
-      {"--tier disk:file=/tmp,engine=steam", "engine is 'steam'; it must be uring, threads or any"},
-      {"--tier disk:file=/tmp,direct=maybe", "direct is 'maybe'; it must be yes or no"},
-      {"--tier ram:memory,direct=no", "direct is for file=DIRECTORY"},
-      {"--tier ram:memory,size=3", "cannot read 'size=3'; write memory, file=DIRECTORY or null"},
-      {"--tier a:null --tier a:null", "a"},
-      {"--stat 3", "did you mean --state?"},
-      {"--sweps 3", "did you mean --sweeps?"},
-  };
-  for (const auto& [words, expected] : cases) {
-    const Outcome outcome = probe(words);
-    EXPECT_EQ(outcome.code, kBadUsage) << words;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("ebb probe: "), HasSubstr(expected))) << words;
-  }
+  test::expect_refused(
+      "probe",
+      {
+          {"--state 0", "--state is '0'; it must be from 64 to"},
+          {"--state many", "--state is 'many'"},
+          {"--steps 0", "--steps is '0'"},
+          {"--sweeps 0", "--sweeps is '0'"},
+          {"--budget -1", "--budget is '-1'"},
+          {"--tier ram", "--tier ram: say what it is, one of memory, file=DIRECTORY and null"},
+          {"--tier ram:memory,null", "say what it is"},
+          {"--tier ram:memory=3", "cannot read 'memory=3'"},
+          {"--tier disk:file", "cannot read 'file'"},
+          {"--tier disk:file=", "file is ''; name a directory"},
+          {"--tier disk:file=/tmp,write=3", "write is not given here: it is measured"},
+          {"--tier disk:file=/tmp,slots=3", "slots counts states; give capacity=BYTES"},
+          {"--tier disk:file=/tmp,engine=steam",
+           "engine is 'steam'; it must be uring, threads or any"},
+          {"--tier disk:file=/tmp,direct=maybe", "direct is 'maybe'; it must be yes or no"},
+          {"--tier ram:memory,direct=no", "direct is for file=DIRECTORY"},
+          {"--tier ram:memory,size=3",
+           "cannot read 'size=3'; write memory, file=DIRECTORY or null"},
+          {"--tier a:null --tier a:null", "a"},
+          {"--stat 3", "did you mean --state?"},
+          {"--sweps 3", "did you mean --sweeps?"},
+      });
 }
 
 TEST(ProbeFails, WhereFilesCannotBe) {
@@ -164,13 +162,8 @@ TEST(PlanRefuses, TiersOfThisMachine) {
 }
 
 TEST(ProbeHelp, NamesEveryOptionAndFitsATerminal) {
-  const Outcome outcome = test::run({"probe", "--help"});
-  EXPECT_EQ(outcome.code, kDone);
-  for (const char* option : {"--state", "--steps", "--sweeps", "--budget", "--tier", "--json",
-                             "--chain-out", "--platform-out", "Examples", "Exit codes"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(option));
-  }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_help("probe", {"--state", "--steps", "--sweeps", "--budget", "--tier", "--json",
+                              "--chain-out", "--platform-out", "Examples", "Exit codes"});
 }
 
 }  // namespace
