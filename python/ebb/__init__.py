@@ -8,7 +8,7 @@ is first used and needs PyTorch 2.4 or later; `schedules` needs checkpoint-sched
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
@@ -16,6 +16,21 @@ from ebb._core import version as __version__
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
 from ebb.running import RunResult, run
 from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
+
+if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with its type
+    from ebb import nn as nn
+    from ebb import schedules as schedules
+    from ebb._compress.compress import compress as compress
+    from ebb._compress.compress import decompress as decompress
+    from ebb._compress.report import compression_report as compression_report
+    from ebb._fit.fit import fit as fit
+    from ebb._loop.chain import Chain as Chain
+    from ebb._loop.engine import last_report as last_report
+    from ebb._loop.probe import probe as probe
+    from ebb._loop.scan import scan as scan
+    from ebb._loop.verify import verify as verify
+    from ebb._loop.while_loop import while_loop as while_loop
+    from ebb._offload.offload import offload as offload
 
 # Where names live that need more than NumPy; a module stands for itself.
 _LATER = {
@@ -58,18 +73,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'ebb' has no attribute {name!r}")
-    try:
-        home = importlib.import_module(_LATER[name] or f"ebb.{name}")
-    except ModuleNotFoundError as missing:
-        if missing.name == "torch":
-            raise Error(f"ebb.{name} needs PyTorch 2.4 or later; pip install torch", "unavailable") from None
-        raise
-    value = getattr(home, name) if _LATER[name] else home
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module 'ebb' has no attribute {name!r}")
+        try:
+            home = importlib.import_module(_LATER[name] or f"ebb.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name == "torch":
+                raise Error(f"ebb.{name} needs PyTorch 2.4 or later; pip install torch", "unavailable") from None
+            raise
+        value = getattr(home, name) if _LATER[name] else home
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -161,7 +161,8 @@ class Plan(Prediction):
 
     def actions(self) -> Iterator[actions.Action]:
         """The actions, one at a time, in memory that does not grow with the steps."""
-        return actions.from_rows(_core.cursor(self._plan), self._tiers)
+        rows: Any = _core.cursor(self._plan)
+        return actions.from_rows(rows, self._tiers)
 
     def to_json(self) -> str:
         """The object that ``ebb plan --json`` writes."""

@@ -69,7 +69,8 @@ class Schedule(cs.CheckpointSchedule):
 
     def _iterator(self) -> Iterator[cs.CheckpointAction]:
         storages = self._storages
-        for kind, *parts in _core.ScheduleCursor(*self._said):
+        rows: Any = _core.ScheduleCursor(*self._said)
+        for kind, *parts in rows:
             if kind == 0:
                 n0, n1, write_ics, write_adj_deps, storage = parts
                 self._n = n1

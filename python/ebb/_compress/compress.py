@@ -20,25 +20,25 @@ Model = TypeVar("Model", bound=nn.Module)
 Block = int | tuple[int, ...]
 Pool = Block | list[Block] | Mapping[str, Block]
 
-_CONVS = {own.stock: own for own in (conv.Conv1d, conv.Conv2d, conv.Conv3d)}
-_NORMS = {
-    own.stock: own for own in (norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)
-}
-_RELUS = {own.stock: own for own in (activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)}
-_GATES = {
-    own.stock: own
-    for own in (
-        activation.SiLU,
-        activation.GELU,
-        activation.Hardswish,
-        activation.Mish,
-        activation.Sigmoid,
-        activation.Tanh,
-    )
-}
-_POOLS = {own.stock: own for own in (maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)}
-_DROPOUTS = {own.stock: own for own in (dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)}
-_LINEARS = {linear.Linear.stock: linear.Linear}
+
+def _by_stock(*layers: Any) -> dict[type[nn.Module], type[nn.Module]]:
+    return {layer.stock: layer for layer in layers}
+
+
+_CONVS = _by_stock(conv.Conv1d, conv.Conv2d, conv.Conv3d)
+_NORMS = _by_stock(norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)
+_RELUS = _by_stock(activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)
+_GATES = _by_stock(
+    activation.SiLU,
+    activation.GELU,
+    activation.Hardswish,
+    activation.Mish,
+    activation.Sigmoid,
+    activation.Tanh,
+)
+_POOLS = _by_stock(maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)
+_DROPOUTS = _by_stock(dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)
+_LINEARS = _by_stock(linear.Linear)
 COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_GATES, **_POOLS, **_DROPOUTS, **_LINEARS}
 
 
@@ -143,17 +143,18 @@ def decompress(model: Model) -> Model:
     if not isinstance(model, nn.Module):
         raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
     for name, layer in model.named_modules():
-        if isinstance(layer, tuple(COMPRESSED.values())) and not _is_compressed(layer) and not _is_parametrised(layer):
+        whole = _is_compressed(layer) or _is_parametrised(layer)
+        if isinstance(layer, tuple(COMPRESSED.values())) and not whole:
             raise Error(
                 f"decompress: {name or 'the model'} has become {type(layer).__name__} since it was compressed; make it "
-                f"what it was, a {layer.stock.__name__}, first"
+                f"what it was, a {_stock_of(layer).__name__}, first"
             )
     for layer in model.modules():
         if _is_compressed(layer):
-            layer.__class__ = layer.stock  # type: ignore[assignment]
+            layer.__class__ = _stock_of(layer)
             del layer.ebb_settings
         elif _is_parametrised(layer):
-            type(layer).__bases__ = (layer.stock,)
+            type(layer).__bases__ = (_stock_of(layer),)
             del layer.ebb_settings
         vars(layer).pop("ebb_fit", None)
         for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
@@ -197,7 +198,7 @@ class Compression:
             within = set(root.modules())
             _install(root, {layer: settings for layer, settings in self.settings.items() if layer in within})
         for part, fit in self.fits.items():
-            part.ebb_fit = fit  # type: ignore[assignment]
+            part.ebb_fit = fit
 
 
 @contextmanager
@@ -225,8 +226,14 @@ def _is_compressed(layer: nn.Module) -> bool:
     return type(layer) in COMPRESSED.values()
 
 
-def _stock(layer: nn.Module) -> type:
-    return layer.stock if _is_compressed(layer) else type(layer)  # type: ignore[return-value]
+def _stock(layer: nn.Module) -> type[nn.Module]:
+    return _stock_of(layer) if _is_compressed(layer) else type(layer)
+
+
+def _stock_of(layer: Any) -> type[nn.Module]:
+    """Of a compressed layer, also one that was parametrised since."""
+    found: type[nn.Module] = layer.stock
+    return found
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ def outer_hooks() -> Hooks | None:
     """The saved-tensor hooks of somebody else around us; an older torch does not say."""
     top = _top_hooks(True) if _top_hooks is not None else None
     if top is not None and top[1] is _unpack:
-        return top[0].__self__.outer  # type: ignore[attr-defined]
+        return top[0].__self__.outer
     return top
 
 
@@ -159,7 +159,7 @@ class Recipe(_Value):
     ):
         super().__init__()
         self._compute, self._first, self._others = compute, first, others
-        self.exact = exact and first.exact
+        self.exact: bool = exact and first.exact
 
     def _make(self) -> tuple[Tensor, bool]:
         first, mine = self._first.pass_on()

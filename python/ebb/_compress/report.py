@@ -78,7 +78,9 @@ class CompressionReport:
         )
 
     def __str__(self) -> str:
-        lines = [("layer", "kind", "way", "kept before", "kept", "moved", "time", "cosine", "error")]
+        lines: list[tuple[str, ...]] = [
+            ("layer", "kind", "way", "kept before", "kept", "moved", "time", "cosine", "error")
+        ]
         lines += [_cells(row) for row in self.rows if row.stock_kept or row.kept or row.moved or row.cosine is not None]
         widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
         table = [

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from ebb import _core
 from ebb._base.cache import Section, cache
@@ -175,7 +175,7 @@ def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
     """Measured once for a model and a kind of sample."""
     model = step.model
     decompress(model)
-    if any(isinstance(one, UninitializedTensorMixin) for one in (*model.parameters(), *model.buffers())):
+    if any(is_lazy(one) for one in (*model.parameters(), *model.buffers())):
         raise Error(
             "fit: the model has layers whose shapes are not known yet (nn.Lazy...); call it once on the sample first"
         )

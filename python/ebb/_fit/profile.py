@@ -25,7 +25,7 @@ from ebb.tiers import file_tier, memory_tier
 
 ROUNDS = 3  # of which the fastest counts
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_KINDS = {
+_KINDS: dict[Any, str] = {
     **dict.fromkeys(CONVOLUTIONS, "conv"),
     nn.ReLU: "relu",
     nn.Linear: "linear",
@@ -125,6 +125,7 @@ class _Steps:
         if not event.works and layer is not None:
             return LayerCall(event.name, "other", scratch=event.scratch)
         if kind == "other":
+            saved: tuple[tuple[int | None, int, int], ...]
             if event.saved:
                 saved = tuple((one.tensor, one.storage, one.bytes) for one in event.saved)
             else:

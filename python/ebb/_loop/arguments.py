@@ -16,6 +16,7 @@ from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.codec import Codecs, codecs_of
 from ebb._tensor.reach import reach
+from ebb.tiers import Tier
 
 _STEPS_WANTED = 200
 _LONGEST_CHUNK = 32
@@ -26,7 +27,7 @@ class Options:
     """How to run, as the caller said."""
 
     budget: Allowance
-    tiers: tuple[Any, ...] = ()
+    tiers: tuple[Tier, ...] = ()
     strategy: str = "auto"
     preserve_rng_state: bool = True
     verify: bool = False
@@ -100,7 +101,7 @@ def named(params: Iterable[Tensor] | torch.nn.Module | None) -> tuple[list[Tenso
 def _tensors(params: Iterable[Tensor] | torch.nn.Module) -> list[Tensor]:
     if not isinstance(params, (torch.nn.Module, Iterable)):
         raise Error(f"params is a {type(params).__name__}; it is a module, or a list of tensors")
-    found = list(params.parameters()) if isinstance(params, torch.nn.Module) else list(params)
+    found: list[Tensor] = list(params.parameters() if isinstance(params, torch.nn.Module) else params)
     for tensor in found:
         if not isinstance(tensor, Tensor):
             raise Error(f"params holds a {type(tensor).__name__}; it is a module, or a list of tensors")

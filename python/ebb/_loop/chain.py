@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from ebb._loop.step import TorchStep
 from ebb._loop.tape import State
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
+from ebb._tensor.eager import eager
 from ebb._tensor.trees import Structure, storage_bytes
 
 
@@ -31,7 +31,7 @@ class _Stages(CarryOnly):
 
     name = "Chain"
 
-    def __init__(self, stages: Sequence[torch.nn.Module], structures: list[Structure]):
+    def __init__(self, stages: torch.nn.Sequential, structures: list[Structure]):
         self._stages = stages
         self.structures = structures  # of what goes into each stage, and of what comes out at last
         self.count = len(stages)
@@ -119,7 +119,7 @@ class Chain(torch.nn.Module):
     def extra_repr(self) -> str:
         return f"budget={self.budget!r}"
 
-    @torch.compiler.disable
+    @eager
     def forward(self, input: Any) -> Any:
         if self.budget is None or not torch.is_grad_enabled():
             return self.sequential(input)
@@ -211,7 +211,8 @@ class Chain(torch.nn.Module):
             costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage))
             around.put_back(after)
             live = following
-        more = storage_bytes(around.snapshot()[0] + around.snapshot()[1]) if around.moves else 0
+        moving = around.snapshot()
+        more = 0 if moving is None else storage_bytes(moving[0] + moving[1])
         costs = [cost.with_state(more) for cost in costs]
         return _Measured(costs, blocks.structures, facts, around, storage_bytes(live))
 

@@ -69,11 +69,11 @@ def measure(
     reverse(tape)
     tape = record()
     _, reverse_peak = peak_of(lambda: reverse(tape), device)
-    seconds = [float("inf")] * 3
+    ahead, recording, back = [], [], []
     for _ in range(_ROUNDS):
-        seconds[0] = min(seconds[0], seconds_of(forward, device))
+        ahead.append(seconds_of(forward, device))
         tapes: list[Tape] = []
-        seconds[1] = min(seconds[1], seconds_of(lambda: tapes.append(record()), device))
-        seconds[2] = min(seconds[2], seconds_of(lambda: reverse(tapes[0]), device))
+        recording.append(seconds_of(lambda: tapes.append(record()), device))
+        back.append(seconds_of(lambda: reverse(tapes[0]), device))
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
-    return Costs(state_bytes, tape_bytes, scratch, *seconds)
+    return Costs(state_bytes, tape_bytes, scratch, min(ahead), min(recording), min(back))

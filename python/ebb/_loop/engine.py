@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -26,7 +27,15 @@ from ebb._loop.tiers import TorchTiers
 from ebb._tensor.context import Surroundings
 from ebb._tensor.tier_speed import speed_of
 
-NOTHING = "nothing to differentiate"
+
+class _Nothing(enum.Enum):
+    NOTHING = "nothing to differentiate"
+
+
+NOTHING: Final = _Nothing.NOTHING
+# The final carry and the outputs, attached to the caller's graph. None: all fits, so that plain autograd does it best.
+# NOTHING: the first block differentiates through nothing.
+InBudget = tuple[Leaves, list[Tensor]] | _Nothing | None
 
 
 _last = threading.local()
@@ -145,9 +154,8 @@ def in_budget(
     device: torch.device,
     options: Options,
     key: Any,
-) -> tuple[Leaves, list[Tensor]] | str | None:
-    """The final carry and the outputs, attached to the caller's graph. None: all fits, so that plain autograd does it best.
-    NOTHING: the first block differentiates through nothing."""
+) -> InBudget:
+    """Measures and plans where nothing is remembered, and runs forward."""
     around = Surroundings(f, device, options.preserve_rng_state, options.modules)
     key = (key, around.fingerprint())
     known = remembered.get(key)
@@ -211,7 +219,7 @@ def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -
     return report
 
 
-def _attempt(loop: Loop) -> tuple[Leaves, list[Tensor]] | str | None:
+def _attempt(loop: Loop) -> InBudget:
     blocks, around, options, device = loop.blocks, loop.around, loop.options, loop.device
     limit = options.budget.total
     seen = examine(loop)

@@ -23,7 +23,7 @@ from ebb._tensor.context import Surroundings
 from ebb._tensor.function_key import function_key
 from ebb._tensor.tier_speed import speed_of
 from ebb._tensor.trees import Structure
-from ebb.tiers import listed
+from ebb.tiers import Tier, listed
 
 _POINTS = 12
 
@@ -131,7 +131,7 @@ def probe(
     init: Any,
     xs: Any,
     *,
-    tiers: Sequence[Any] | None = None,
+    tiers: Tier | Sequence[Tier] | None = None,
     chunk: int | None = None,
     strategy: str = "auto",
     length: int | None = None,

@@ -193,11 +193,11 @@ def origins_of(block: int, before: Leaves, out: Leaves, ys: list[Tensor], earlie
 @contextlib.contextmanager
 def _quiet_hooks(params: list[Tensor]) -> Iterator[None]:
     """Hooks of parameters are for the whole gradient, not for parts of it."""
-    hooked = [(param, dict(param._backward_hooks)) for param in params if param._backward_hooks]
-    for param, _ in hooked:
-        param._backward_hooks.clear()
+    hooked = [(param._backward_hooks, dict(param._backward_hooks)) for param in params if param._backward_hooks]
+    for hooks, _ in hooked:
+        hooks.clear()
     try:
         yield
     finally:
-        for param, hooks in hooked:
-            param._backward_hooks.update(hooks)
+        for hooks, own in hooked:
+            hooks.update(own)

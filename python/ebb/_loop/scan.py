@@ -22,21 +22,22 @@ from ebb._loop.arguments import (
     refuse_transforms,
     surroundings_key,
 )
-from ebb._loop.engine import NOTHING, in_budget
+from ebb._loop.engine import NOTHING, InBudget, in_budget
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
-from ebb.tiers import listed
+from ebb.tiers import Tier, listed
 
 
-@torch.compiler.disable
+@eager
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
     xs: Any,
     *,
     budget: int | str | Budget | None = None,
-    tiers: Sequence[Any] | None = None,
+    tiers: Tier | Sequence[Tier] | None = None,
     chunk: int | None = None,
     strategy: str = "auto",
     length: int | None = None,
@@ -99,6 +100,25 @@ def scan(
     options = Options(
         allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs
     )
+    blocks, results = _planned(f, carry, initial, inputs, chunk, device, options, reverse, reduce)
+    if results is None or results is NOTHING:
+        return _plain(f, carry, initial, inputs, device, reverse, reduce, results is NOTHING)
+    leaves, ys = results
+    return carry.tree(leaves), blocks.tree(ys)
+
+
+def _planned(
+    f: Callable[..., Any],
+    carry: Structure,
+    initial: list[Any],
+    inputs: Inputs,
+    chunk: int | None,
+    device: torch.device,
+    options: Options,
+    reverse: bool,
+    reduce: str | None,
+) -> tuple[ScanBlocks, InBudget]:
+    """In chunks as long as the caller says, or in the longest that fit."""
     tried = chunks(inputs.length) if chunk is None else [chunk]
     for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
@@ -109,19 +129,15 @@ def scan(
             reverse,
             reduce,
             inputs.length,
-            codecs and codecs.key,
+            options.codecs and options.codecs.key,
             *surroundings_key(initial, inputs.leaves, device),
         )
         try:
-            results = in_budget(blocks, f, initial, inputs.leaves, device, options, key)
-            break
+            return blocks, in_budget(blocks, f, initial, inputs.leaves, device, options, key)
         except Error as error:
             if best == tried[-1] or error.code != "infeasible_budget":
                 raise
-    if results is None or results is NOTHING:
-        return _plain(f, carry, initial, inputs, device, reverse, reduce, results is NOTHING)
-    leaves, ys = results
-    return carry.tree(leaves), blocks.tree(ys)
+    raise AssertionError
 
 
 def _plain(
@@ -165,4 +181,5 @@ def _plain(
         found = [torch.stack(column) for column in columns_of]
     else:
         found = [total / inputs.length for total in sums] if reduce == "mean" else sums
+    assert structure is not None
     return tree, structure.fill(found)

@@ -47,6 +47,7 @@ class Inputs:
         if length is not None and not isinstance(length, bool) and hasattr(length, "__index__"):
             length = operator.index(length)
         known = next(iter(sizes), length)
+        assert known is not None
         if length is not None and (type(length) is not int or length < 0 or length > known):
             raise Error(f"scan: length is {length!r}; it must be from 0 to {known}, the time steps of xs")
         self.length: int = known if length is None else length
@@ -92,7 +93,7 @@ class ScanBlocks:
         self.y: Structure | None = None
         self._y_leaves = 0
         self._y_kinds: list[Any] = []
-        self.outputs: list[Tensor | None] = []
+        self.outputs: list[Tensor] = []
         self._output_gradients: list[Tensor | None] = []
         self.input_gradients: list[Tensor | None] = []
 
@@ -145,7 +146,7 @@ class ScanBlocks:
             raise Error(
                 "scan: f changes its x in place, which it would do again when it runs again; change a clone instead"
             )
-        return out, ys if self._reduce is None else sums
+        return out, sums or [] if self._reduce is not None else ys
 
     def output_flags(self, ys: list[Tensor]) -> list[bool]:
         """Which outputs have gradients, from one run."""
@@ -157,18 +158,15 @@ class ScanBlocks:
 
     def keep(self, block: int, ys: list[Tensor]) -> None:
         width = self._y_leaves
-        if not self.outputs:
-            self.outputs = [None] * width
         if self._reduce is not None:
             self.outputs = ys
             return
         self._check_kinds([ys[k::width] for k in range(width)])
         start, end = self.span(block)
-        for k in range(width):
-            column = self._order(ys[k::width])
-            if self.outputs[k] is None:
-                self.outputs[k] = column[0].new_empty((self.length, *column[0].shape))
-            torch.stack(column, out=self.outputs[k][start:end])
+        if not self.outputs:
+            self.outputs = [y.new_empty((self.length, *y.shape)) for y in ys[:width]]
+        for k, whole in enumerate(self.outputs):
+            torch.stack(self._order(ys[k::width]), out=whole[start:end])
 
     def _check_kinds(self, columns: list[list[Tensor]]) -> None:
         for k, column in enumerate(columns):
@@ -182,6 +180,7 @@ class ScanBlocks:
         return [y / self.length for y in found] if self._reduce == "mean" else found
 
     def tree(self, ys: list[Tensor]) -> Any:
+        assert self.y is not None
         return self.y.fill(ys)
 
     def begin_backward(self, gradients: list[Tensor | None]) -> None:

@@ -106,8 +106,7 @@ class TorchStep:
                     live = [None if leaf is None else leaf.detach() for leaf in out]
                 if first and not self._mute:
                     self.blocks.keep(block, ys)
-                if self._seen is not None:
-                    self._compare(block, live, first)
+                self._compare(block, live, first)
                 if first and self._until is not None and block + 1 < end and self._until(live):
                     end = block + 1
                     break
@@ -153,8 +152,7 @@ class TorchStep:
             self.blocks.keep(block, [y.detach() for y in tape.ys])
         if recording is not None:
             self._check_weight(block, self._recorder.sealed(tape, recording))
-        if self._seen is not None:
-            self._compare(block, self._live, first)
+        self._compare(block, self._live, first)
 
     def _check_weight(self, block: int, found: int) -> None:
         """It takes no more than the plan knows of."""
@@ -218,7 +216,7 @@ class TorchStep:
         elif source == 0:
             state = self._held(step)
         else:
-            state = self._tiers.get(source - 1, step)
+            state = self._slow.get(source - 1, step)
             state.coded = self.facts.state_codec is not None
         if target != 0:
             state.arrive()
@@ -230,17 +228,23 @@ class TorchStep:
         elif target == 0:
             self._kept[step] = state
         else:
-            self._tiers.put(target - 1, step, state)
+            self._slow.put(target - 1, step, state)
 
     def _as_live(self, state: State) -> State:
         if not state.coded:
             return state
         self._check_unchanged(state)
+        assert self.facts.state_codec is not None
         return State(self.facts.state_codec.decode(state.leaves), state.snapshot)
+
+    @property
+    def _slow(self) -> TorchTiers:
+        assert self._tiers is not None  # or the plan would not name them
+        return self._tiers
 
     def drop(self, is_tape: bool, step: int, place: int) -> None:
         if place > 0:
-            self._tiers.drop(place - 1, step)
+            self._slow.drop(place - 1, step)
         elif is_tape:
             del self._tapes[step]
         else:
@@ -260,6 +264,8 @@ class TorchStep:
                 )
 
     def _compare(self, block: int, leaves: Leaves, first: bool) -> None:
+        if self._seen is None:
+            return
         mark = 0
         for leaf in leaves:
             if leaf is not None:

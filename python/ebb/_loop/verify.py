@@ -106,7 +106,7 @@ def _difference(name: str, exact: Tensor, mine: Tensor) -> Difference:
 
 
 def _named_parameters(modules: list[torch.nn.Module]) -> list[tuple[str, Tensor]]:
-    found = []
+    found: list[tuple[str, Tensor]] = []
     for place, module in enumerate(modules):
         prefix = "" if len(modules) == 1 else f"{type(module).__name__} {place} "
         found += [(prefix + name, parameter) for name, parameter in module.named_parameters()]
@@ -140,4 +140,5 @@ def _gradients(
         wanted += _named_parameters(modules) + [(f"captured {k}", t) for k, t in enumerate(tensors)]
         wanted = [(name, t) for name, t in wanted if isinstance(t, Tensor) and t.requires_grad]
         gradients = torch.autograd.grad(roots, [t for _, t in wanted], seeds, allow_unused=True) if roots else []
-    return [("", r.detach()) for r in outputs] + [(name, g) for (name, _), g in zip(wanted, gradients)]
+    found: list[tuple[str, Tensor | None]] = [("", r.detach()) for r in outputs]
+    return found + [(name, g) for (name, _), g in zip(wanted, gradients)]

@@ -22,19 +22,20 @@ from ebb._loop.arguments import (
 )
 from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.scan_blocks import WhileBlocks
+from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike
-from ebb.tiers import listed
+from ebb.tiers import Tier, listed
 
 
-@torch.compiler.disable
+@eager
 def while_loop(
     cond: Callable[[Any], Any],
     f: Callable[[Any], Any],
     init: Any,
     *,
     budget: int | str | Budget | None = None,
-    tiers: Sequence[Any] | None = None,
+    tiers: Tier | Sequence[Tier] | None = None,
     strategy: str = "auto",
     expected: int = 1000,
     preserve_rng_state: bool = True,
@@ -90,6 +91,14 @@ def while_loop(
         if results is not None and results is not NOTHING:
             return carry.tree(results[0])
         alone = results is NOTHING
+    return _plain(f, carry, init, until, alone)
+
+
+def _plain(
+    f: Callable[[Any], Any], carry: Structure, init: Any, until: Callable[[list[Any]], bool], alone: bool
+) -> Any:
+    """As one would write it by hand. `alone`: nothing has a gradient."""
+    initial = carry.leaves(init)
     tree = init
     while True:
         tree = f(tree)

@@ -21,15 +21,15 @@ class Link:
 
     def __init__(self, end: Link | None = None, item: Item | None = None):
         self.item = None if item is None else weakref.ref(item)
-        self.newer = self if end is None else end
-        self.older = self if end is None else end.older
+        self.newer: Link = self if end is None else end
+        self.older: Link = self if end is None else end.older
         self.newer.older = self
         self.older.newer = self
 
     def unlink(self) -> None:
         self.older.newer = self.newer
         self.newer.older = self.older
-        self.older = self.newer = None
+        del self.older, self.newer
 
 
 class Item:
@@ -76,6 +76,7 @@ class Item:
 
     def source(self) -> torch.Tensor:
         """Its bytes where it was saved."""
+        assert self.storage is not None
         return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.storage, self.low, (self.size,), (1,))
 
     def __del__(self) -> None:
@@ -86,8 +87,9 @@ class Item:
 class Remains:
     """What an item leaves behind."""
 
-    __slots__ = ("key", "link", "queued", "block", "place", "spill", "tickets", "arriving", "ahead", "size")
+    __slots__ = ("key", "link", "queued", "block", "place", "spill", "tickets", "arriving", "ahead")
 
     def __init__(self, item: Item):
-        for name in self.__slots__:
-            setattr(self, name, getattr(item, name))
+        self.key, self.link, self.queued, self.ahead = item.key, item.link, item.queued, item.ahead
+        self.block, self.place, self.spill = item.block, item.place, item.spill
+        self.tickets, self.arriving = item.tickets, item.arriving

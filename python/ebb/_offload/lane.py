@@ -21,7 +21,7 @@ class Leaving:
     __slots__ = ("source", "streams", "event", "side")
 
     def __init__(self, source: torch.Tensor, streams: set[Any], event: Any, side: Any):
-        self.source = source
+        self.source: torch.Tensor | None = source
         self.streams = streams
         self.event = event
         self.side = side
@@ -31,7 +31,7 @@ class Leaving:
 
     def let_go(self) -> None:
         """The streams that may reuse the memory wait for the copy; the host does not."""
-        if not self.done():
+        if self.source is not None and not self.done():
             for stream in self.streams | {torch.cuda.current_stream(self.source.device)}:
                 stream.wait_event(self.event)
         self.source = None

@@ -83,6 +83,12 @@ class Mover:
         self._staged: collections.deque[weakref.ref[_Staged]] = collections.deque()
         self._waiting: collections.deque[Remains] = collections.deque()  # dead, with transfers under way
 
+    @property
+    def _on_disk(self) -> Disk:
+        """Where something is to go there, or lies there."""
+        assert self.disk is not None
+        return self.disk
+
     def lane(self, device: torch.device) -> Lane:
         if device not in self._lanes:
             self._lanes[device] = Lane(device, self._use_streams)
@@ -98,11 +104,11 @@ class Mover:
             if leaving is None:
                 return False
         else:
-            place = self.disk.add(item.size)
+            place = self._on_disk.add(item.size)
             if place is None:
                 return False
             item.place = place
-            leaving = _Written(self.disk.put(place, item.source()))
+            leaving = _Written(self._on_disk.put(place, item.source()))
             item.tickets = [leaving.ticket]
             self.report.written.add(item.size)
         self._moving.append((weakref.ref(item), leaving))
@@ -151,13 +157,13 @@ class Mover:
                 continue
             if not wait and not all(event.query() for event in item.block.events):
                 return False
-            place = self.disk.add(item.size)
+            place = self._on_disk.add(item.size)
             if place is None:
                 return False
             for event in item.block.events:
                 event.synchronize()
             self._hosted.popleft()
-            item.spill = _Spill(item, self.disk.put(place, item.block.bytes.narrow(0, 0, item.size)), place)
+            item.spill = _Spill(item, self._on_disk.put(place, item.block.bytes.narrow(0, 0, item.size)), place)
             self._spilling.append(item.spill)
             self.report.written.add(item.size)
             return True
@@ -172,10 +178,10 @@ class Mover:
         if failed:
             self.report.failed_writes += 1
         if failed and item is not None:
-            self.disk.drop(spill.place)
+            self._on_disk.drop(spill.place)
             return
         if item is None:
-            self.disk.drop(spill.place)
+            self._on_disk.drop(spill.place)
         else:
             item.block, item.place = None, spill.place
         self.pool.give(spill.block)
@@ -203,7 +209,7 @@ class Mover:
             self.report.failed_writes += 1
             self.report.moved.add(item.size, -1)
             self.report.keep("full", item.size)
-            self.disk.drop(item.place)
+            self._on_disk.drop(item.place)
             item.place = None
             return
         item.storage = None
@@ -218,14 +224,14 @@ class Mover:
         self.report.read.add(item.size)
         if item.device.type == "cpu":
             memory = pageable_block(item.size).bytes
-            item.arriving = _Read(memory, self.disk.get(item.place, memory))
+            item.arriving = _Read(memory, self._on_disk.get(item.place, memory))
             item.tickets = [item.arriving.ticket]
             return
         block = self.pool.take(item.size) or pageable_block(item.size)
         for event in block.events:
             event.synchronize()
         item.block = block
-        staged = _Staged(lane, block, item.size, self.disk.get(item.place, block.bytes.narrow(0, 0, item.size)))
+        staged = _Staged(lane, block, item.size, self._on_disk.get(item.place, block.bytes.narrow(0, 0, item.size)))
         item.arriving = staged
         item.tickets = [staged.ticket]
         self._staged.append(weakref.ref(staged))
@@ -251,4 +257,4 @@ class Mover:
         if remains.block is not None:
             self.pool.give(remains.block)
         if remains.place is not None:
-            self.disk.drop(remains.place)
+            self._on_disk.drop(remains.place)

@@ -92,7 +92,7 @@ class Saver:
             return "kind"
         if tensor.layout != torch.strided or tensor.is_neg() or tensor.device.type not in ("cpu", "cuda"):
             return "kind"
-        root = tensor._base if tensor._is_view() else tensor
+        root = tensor if tensor._base is None else tensor._base
         if root.is_leaf and root.requires_grad:
             return "parameter"
         # The storage counts: a small view of a large one would keep it all on the device.
@@ -128,6 +128,7 @@ class Saver:
             item = ref()
             if item is None:
                 continue
+            assert item.storage is not None
             if held_by_others(item.storage):
                 self._held.append(ref)
                 continue
@@ -146,6 +147,7 @@ class Saver:
     def _leave(self, item: Item) -> None:
         self._resident -= item.queued
         item.queued = 0
+        assert item.storage is not None
         if held_by_others(item.storage):
             self._held.append(weakref.ref(item))
             return

@@ -7,7 +7,7 @@ known or refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,12 +18,19 @@ from ebb._tensor.reach import reach
 
 # The kind of node that stands for a leaf.
 _PROBE = torch.zeros((), requires_grad=True)
-LEAF = type(_PROBE.view(()).grad_fn.next_functions[0][0])
+
+
+def _fresh_node() -> Any:
+    return _PROBE.view(()).grad_fn
+
+
+LEAF = type(_fresh_node().next_functions[0][0])
 
 
 def sequence_number() -> int:
     """Nodes that this thread makes from now on have this number or a larger one. Gradients are enabled."""
-    return _PROBE.view(()).grad_fn._sequence_nr()
+    number: int = _fresh_node()._sequence_nr()
+    return number
 
 
 class Known:
@@ -54,19 +61,19 @@ def _edges(tensors: Iterable[Tensor]) -> set[tuple[Any, int]]:
 
 
 def _reached(
-    outputs: list[Tensor | None], own: set[int], edges: set[tuple[Any, int]], since: int
+    outputs: Sequence[Tensor | None], own: set[int], edges: set[tuple[Any, int]], since: int
 ) -> tuple[list[Tensor], list[tuple[Any, int]]]:
     """The leaves, other than those of `own`, that the graph of the outputs reaches, and where it crosses into nodes older
     than `since`, other than at `edges`."""
     leaves: dict[int, Tensor] = {}
     crossings: dict[tuple[Any, int], None] = {}
-    stack = []
+    stack: list[Any] = []
     seen = set()
     # An output may be a captured tensor itself.
     for output in outputs:
         if output is None or not output.requires_grad or id(output) in own:
             continue
-        node = output.grad_fn
+        node: Any = output.grad_fn
         if node is None:
             leaves[id(output)] = output
         elif (node, output.output_nr) in edges:
@@ -136,7 +143,8 @@ def _check_independent(captures: list[Tensor], own: list[Tensor]) -> None:
     nodes = {tensor.grad_fn for tensor in all_of_them if tensor.grad_fn is not None}
     leaf_ids = {id(tensor) for tensor in all_of_them if tensor.grad_fn is None}
     for tensor in derived:
-        stack = [node for node, _ in tensor.grad_fn.next_functions if node is not None]
+        own_node: Any = tensor.grad_fn
+        stack = [node for node, _ in own_node.next_functions if node is not None]
         seen = set(stack)
         while stack:
             node = stack.pop()

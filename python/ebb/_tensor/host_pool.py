@@ -122,7 +122,7 @@ class HostPool:
             self._slabs = [] if self.capacity is None else [_Slab(part, self.pin) for part in _powers(self.capacity)]
         block = next((found for slab in self._slabs if (found := slab.take(size))), None)
         if block is None and self.capacity is None:
-            block = self._grow(size)
+            block = self._grow(self._slabs, size)
         if block is not None:
             self.used += block.size
             self.peak = max(self.peak, self.used)
@@ -134,12 +134,12 @@ class HostPool:
             self.used -= block.size
             block.slab.give(block)
 
-    def _grow(self, size: int) -> HostBlock | None:
+    def _grow(self, slabs: list[_Slab], size: int) -> HostBlock | None:
         slab = max(_FIRST_GROWN_SLAB, 1 << (size - 1).bit_length())
         if self.bytes + slab > self.limit:
             return None
-        self._slabs.append(_Slab(slab, self.pin))
-        return self._slabs[-1].take(size)
+        slabs.append(_Slab(slab, self.pin))
+        return slabs[-1].take(size)
 
 
 def _powers(capacity: int) -> list[int]:

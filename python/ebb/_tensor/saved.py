@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ebb._base.errors import Error
 
-_use_count = getattr(torch._C, "_storage_Use_Count", None)
+_use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 
 
 def _measured_alone() -> int:
     """What the count of a storage says while only its Python object is left."""
+    if _use_count is None:
+        return -1
     probe = torch.empty(1)
     storage = probe.untyped_storage()
     both = _use_count(storage._cdata)
@@ -22,7 +25,7 @@ def _measured_alone() -> int:
     return alone if both == alone + 1 else -1
 
 
-_alone = _measured_alone() if _use_count is not None else -1
+_alone = _measured_alone()
 # Otherwise everything is moved, whoever holds it.
 KNOWS_HOLDERS = _alone >= 0
 
@@ -32,7 +35,7 @@ def held_by_others(storage: torch.UntypedStorage) -> bool:
 
     Builds of torch without CUDA may lack the count: then False, and at worst more is copied than need be.
     """
-    return _alone >= 0 and _use_count(storage._cdata) > _alone
+    return _use_count is not None and _alone >= 0 and _use_count(storage._cdata) > _alone
 
 
 class Watch:

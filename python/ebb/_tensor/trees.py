@@ -66,7 +66,7 @@ class Structure:
         """The tensors of another tree; None is where it was."""
         leaves = self.leaves(tree)
         if self._alone and leaves[0] is not None:
-            return leaves
+            return [leaves[0]]
         if [leaf is not None for leaf in leaves] != self._present:
             raise Error(
                 f"{self._what} has None where it had a tensor, or a tensor where it had None; "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +23,12 @@ from ebb.tiers import listed
 # Where the time of a call stops growing slower than its length.
 _CHUNK = {"cuda": 128, "cpu": 32}
 _LONGEST = 65_535  # time steps that cuDNN takes at once
-_KERNELS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "LSTM": _VF.lstm,
+    "GRU": _VF.gru,
+    "RNN_TANH": _VF.rnn_tanh,
+    "RNN_RELU": _VF.rnn_relu,
+}
 
 
 class _Kernel:
@@ -104,7 +110,7 @@ class _Segments:
 
     def results(self) -> list[Tensor]:
         found, self._output = self._output, None
-        return [found]
+        return [] if found is None else [found]
 
     def begin_backward(self, gradients: list[Tensor | None]) -> None:
         self._output_gradient = gradients[0]
@@ -114,6 +120,7 @@ class _Segments:
         return [None if self._output_gradient is None else self._output_gradient[self._span(block)]]
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
+        assert self._input_gradient is not None
         part = self._input_gradient[self._span(block)]
         if gradients[0] is None:
             part.zero_()
@@ -144,18 +151,7 @@ def run(call: Any) -> Any:
     refuse_transforms(type(layer).__name__, tensors)
     dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
     apart = layer.bidirectional or dropout > 0
-    if call.packed and layer.bidirectional:
-        raise Error(
-            f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
-            "float64 alone; pad it, or leave budget= out"
-        )
-    if layer.bidirectional and layer.mode.startswith("RNN") and x.dtype == torch.float16 and x.is_cuda:
-        # Measured on an H200 with cuDNN: numbers far apart, by neither's rounding. Until that is understood nobody gets them.
-        raise Error(
-            f"{type(layer).__name__} with a budget: in both directions in float16 on a GPU it does not agree with torch's own; "
-            "take float32 or bfloat16, or leave budget= out",
-            "unavailable",
-        )
+    _refuse(layer, x, call.packed)
     groups = layer.num_layers if apart else 1
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
@@ -192,6 +188,22 @@ def run(call: Any) -> Any:
     if torch.is_grad_enabled():
         layer.chunk_report = ChunkReport(allowed.total, kept, [report for report in reports if report is not None])
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
+
+
+def _refuse(layer: Any, x: Tensor, packed: bool) -> None:
+    """What torch's kernels do not do in chunks."""
+    if packed and layer.bidirectional:
+        raise Error(
+            f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
+            "float64 alone; pad it, or leave budget= out"
+        )
+    if layer.bidirectional and layer.mode.startswith("RNN") and x.dtype == torch.float16 and x.is_cuda:
+        # Measured on an H200 with cuDNN: numbers far apart, by neither's rounding. Until that is understood nobody gets them.
+        raise Error(
+            f"{type(layer).__name__} with a budget: in both directions in float16 on a GPU it does not agree with torch's own; "
+            "take float32 or bfloat16, or leave budget= out",
+            "unavailable",
+        )
 
 
 def _one(

@@ -302,7 +302,7 @@ class Group:
                 _addresses(self._parts(of_states, one)),
                 _addresses(of_parameters[one * each : (one + 1) * each]),
             )
-            if one > 0 and of_x is not None:
+            if one > 0 and of_x is not None and own_of_x is not None:
                 of_x.add_(own_of_x)
             self.runs.reports[self.index, one] = run.report()
 

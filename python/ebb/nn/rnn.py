@@ -163,7 +163,8 @@ class _Call:
         layer = self.layer
         sizes = torch.tensor(self.batch_sizes) if self.packed else None
         as_given = self.x.transpose(0, 1) if layer.batch_first and not self.packed else self.x
-        layer.check_forward_args(as_given, tuple(states) if layer.mode == "LSTM" else states[0], sizes)
+        hidden: Any = tuple(states) if layer.mode == "LSTM" else states[0]
+        layer.check_forward_args(as_given, hidden, sizes)
 
     def _groups(self, dropout: bool) -> tuple[tuple[_native.Pass, ...], ...]:
         layer = self.layer
@@ -227,12 +228,12 @@ class _Call:
         if self.packed:
             if given.unsorted_indices is not None:
                 finals = [final.index_select(1, given.unsorted_indices) for final in finals]
-            output = PackedSequence(output, given.batch_sizes, given.sorted_indices, given.unsorted_indices)
+            found: Any = PackedSequence(output, given.batch_sizes, given.sorted_indices, given.unsorted_indices)
         elif not self.batched:
-            output, finals = output.squeeze(1), [final.squeeze(1) for final in finals]
-        elif self.layer.batch_first:
-            output = output.transpose(0, 1)
-        return output, tuple(finals) if len(finals) > 1 else finals[0]
+            found, finals = output.squeeze(1), [final.squeeze(1) for final in finals]
+        else:
+            found = output.transpose(0, 1) if self.layer.batch_first else output
+        return found, tuple(finals) if len(finals) > 1 else finals[0]
 
 
 class RNN(_Bounded, torch.nn.RNN):

@@ -23,7 +23,8 @@ def pool(x: Tensor, block: Sequence[int], kind: str) -> Tensor:
     dims = len(block)
     average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
     largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
-    return (average if kind == "average" else largest)(x, block, block, ceil_mode=True)
+    function: Callable[..., Tensor] = average if kind == "average" else largest
+    return function(x, block, block, ceil_mode=True)
 
 
 def pooled_weight_gradient(
@@ -216,11 +217,12 @@ def _box_sums(gy: Tensor, ways: list[_Axis], kernel: BoxSums | None) -> Tensor |
         if math.prod(box) == 1 and begin == [0, 0] and size == list(gy.shape[2:]):
             return gy
         return kernel(gy, tuple(size), tuple(box), tuple(step), tuple(begin))
-    sums: Tensor | None = gy
+    sums = gy
     for axis, way in enumerate(ways):
-        sums = _cut(sums, 2 + axis, way)
-        if sums is None:
+        part = _cut(sums, 2 + axis, way)
+        if part is None:
             return None
+        sums = part
     if math.prod(box) == 1:
         return sums
     return (F.avg_pool2d if len(ways) == 2 else F.avg_pool3d)(sums, box, step, divisor_override=1)

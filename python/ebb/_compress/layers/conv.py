@@ -133,7 +133,7 @@ class _CompressedConv:
             source.keep_copy(name, leaf)
         # What has been moved away need not be here to be saved: something else stands for it.
         small = x.new_empty(1) if leaf.tensor is None else leaf.tensor
-        weight, bias = (None if one is None else one.to(x.dtype) for one in (weight, bias))
+        weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
         with without_autocast(x), keeping(leaf, small):
             return _Pooled.apply(x, weight, bias, small, self, _geometry(self), settings.block)
 
@@ -146,7 +146,7 @@ class _Again:
         self._rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
 
     def __call__(self, x: Tensor, mine: bool, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        weight, bias = (None if one is None else one.to(x.dtype) for one in (weight, bias))  # as autocast did
+        weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)  # as autocast did
         return self._function(x, weight, bias, *self._rest)
 
 

@@ -52,6 +52,7 @@ class _Dropout(torch.autograd.Function):
         ctx.save_for_backward(kept)
         if made is not None:
             return made
+        assert noise is not None
         if inplace:
             ctx.mark_dirty(x)
             return x.mul_(noise)

@@ -44,7 +44,8 @@ class _Lossy(torch.autograd.Function):
             gb = rows.sum(0) if need_bias else None
             gw = None
             if need_weight and ctx.codec == "int8":
-                gw = rows.t() @ from_int8_blocks(*kept, gy.dtype).view(rows.shape[0], ins)
+                codes, scale = kept
+                gw = rows.t() @ from_int8_blocks(codes, scale, gy.dtype).view(rows.shape[0], ins)
             elif need_weight:
                 gw = (_signs(int(kept[1]), rows) @ rows).t() @ kept[0]
         return gx, gw, gb, None, None

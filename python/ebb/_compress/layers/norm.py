@@ -46,11 +46,11 @@ class _BatchAgain:
 class _Decode:
     """What was kept in 8 bits as it was: with a scale for each channel of a batch norm, for each 64 numbers of others."""
 
-    def __init__(self, x: Tensor, by_channel: bool):
-        self._order, self._dtype, self._by_channel = Order(x), x.dtype, by_channel
+    def __init__(self, x: Tensor):
+        self._order, self._dtype = Order(x), x.dtype
 
     def __call__(self, codes: Tensor, mine: bool, scale: Tensor, centre: Tensor | None = None) -> Tensor:
-        if self._by_channel:
+        if centre is not None:
             return from_int8_channels(codes, scale, centre, self._dtype)
         return self._order.back(from_int8_blocks(codes, scale, self._dtype))
 
@@ -60,11 +60,11 @@ def _coded(x: Tensor, by_channel: bool) -> Recipe:
         x = x.detach()
         if by_channel:
             centre = x.mean([0, *range(2, x.dim())], dtype=torch.float32)
-            parts = (*int8_channels(x, centre), centre)
+            parts: tuple[Tensor, ...] = (*int8_channels(x, centre), centre)
         else:
             parts = int8_blocks(Order(x).flat(x))
     first, *others = [_held(part) for part in parts]
-    return Recipe(_Decode(x, by_channel), first, others, exact=False)
+    return Recipe(_Decode(x), first, others, exact=False)
 
 
 def _held(tensor: Tensor) -> Leaf:

@@ -99,7 +99,7 @@ class Codecs:
 
     @property
     def key(self) -> tuple[str | None, str | None]:
-        return tuple(None if codec is None else codec.words for codec in (self.tape, self.state))
+        return None if self.tape is None else self.tape.words, None if self.state is None else self.state.words
 
     def words(self) -> dict[str, str]:
         return {what: words for what, words in zip(("tape", "state"), self.key) if words is not None}

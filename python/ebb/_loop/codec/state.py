@@ -60,9 +60,9 @@ class StateCodec:
 
     def decode(self, leaves: Leaves) -> Leaves:
         found = list(leaves)
-        for k, coded in enumerate(self.coded):
-            if coded:
-                shape, dtype = self._kinds[k]
+        for k, (coded, kind) in enumerate(zip(self.coded, self._kinds)):
+            if coded and kind is not None:
+                shape, dtype = kind
                 found[k] = self.codec.decode(leaves[k], dtype, shape.numel()).view(shape)
         return found
 

@@ -45,6 +45,7 @@ class _Memory:
         return (self.high - self.low) // self.dtype.itemsize
 
     def flat(self) -> Tensor:
+        assert self.storage is not None
         start = self.low // self.dtype.itemsize
         empty = torch.empty(0, dtype=self.dtype, device=self.storage.device)
         return empty.set_(self.storage, start, (self.count,), (1,))
@@ -58,6 +59,7 @@ class _Memory:
             return self.storage, 0
         found = None if self._decoded is None else self._decoded()
         if found is None:
+            assert self.encoded is not None
             found = self._codec.decode(self.encoded, self.dtype, self.count).untyped_storage()
             self._decoded = weakref.ref(found)
         return found, self.low
@@ -101,16 +103,16 @@ class Recording:
         for address, memory in self._memories.items():
             if address in held or memory.several or not self._codec.suits(memory.dtype, memory.count):
                 continue
-            if held_by_others(memory.storage):
+            if memory.storage is None or held_by_others(memory.storage):
                 continue
             flat = memory.flat()
             encoded, taken = self._codec.encode(flat)
             if cautious and self._codec.varies:
                 taken = bool(taken) and bool(flat.any())
-            tried.append((memory, encoded, taken))
-        for (memory, encoded, _), taken in zip(tried, _known([taken for _, _, taken in tried])):
-            if taken:
-                self.encoded_from += rounded(memory.storage.nbytes(), encoded.device)
+            tried.append((memory, encoded, taken, memory.storage.nbytes()))
+        for (memory, encoded, _, before), yes in zip(tried, _known([taken for _, _, taken, _ in tried])):
+            if yes:
+                self.encoded_from += rounded(before, encoded.device)
                 self.encoded_bytes += rounded(encoded.numel(), encoded.device)
                 memory.become(encoded)
 
@@ -140,7 +142,7 @@ def _can_be_encoded(tensor: Tensor) -> bool:
         return False
     if tensor.numel() == 0 or tensor.device.type not in ("cpu", "cuda"):
         return False
-    return not _is_cast_of_leaf(tensor._base if tensor._is_view() else tensor)
+    return not _is_cast_of_leaf(tensor if tensor._base is None else tensor._base)
 
 
 def _is_cast_of_leaf(tensor: Tensor) -> bool:
