@@ -79,6 +79,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_nothing_grows_over_iterations(way, device):
     off = ebb.offload(**way)
     torch.manual_seed(0)
