@@ -32,18 +32,24 @@ def main():
     model = DistributedDataParallel(Model())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(1 + dist.get_rank())  # each process its own data
+    losses = []
     for _ in range(5):
         xs = torch.randn(400, 8, 4)
         loss = (model(xs) - xs.mean((0, 2))[:, None]).pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        losses.append(loss.detach())
     mine = torch.cat([p.detach().flatten() for p in model.parameters()])
     others = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(others, mine)
     assert all(torch.equal(mine, other) for other in others)
+    means = torch.stack(losses)
+    dist.all_reduce(means)
+    means /= dist.get_world_size()
     if dist.get_rank() == 0:
         print(f"{dist.get_world_size()} processes have the same parameters; {ebb.last_report().brief()}")
+        print(f"mean loss {means[0]:.6f}, then {means[-1]:.6f}")
     dist.destroy_process_group()
 
 

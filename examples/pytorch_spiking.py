@@ -54,7 +54,7 @@ def main():
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
-    right = []
+    right, losses = [], []
     for _ in range(50):
         xs, labels = batch()
         state, activity = ebb.scan(net.step, net.start(), xs, budget="512KiB", reduce="mean")
@@ -63,7 +63,10 @@ def main():
         loss.backward()
         optimizer.step()
         right.append((state["votes"].argmax(1) == labels).float().mean().item())
-    print(f"right in the last 10 iterations: {100 * sum(right[-10:]) / 10:.0f} %")
+        losses.append(loss.item())
+    print(
+        f"right in the last 10 iterations: {100 * sum(right[-10:]) / 10:.0f} %; loss {losses[0]:.6f}, then {losses[-1]:.6f}"
+    )
     print(ebb.last_report().brief())
 
 

@@ -12,9 +12,12 @@ FEW = 10
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes seconds; ./dev test leaves it to ./dev test all")
+    config.addinivalue_line("markers", "sweep(n): of its many cases n, evenly spread, are quick and the others slow")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
+    mark_sweeps(items)
     if os.environ.get("EBB_EXAMPLES") == "all":
         return
     for item in items:
@@ -23,6 +26,18 @@ def pytest_collection_modifyitems(items):
         if asked is not None:
             few = hypothesis.settings(asked, max_examples=min(FEW, asked.max_examples))
             getattr(test, "__func__", test)._hypothesis_internal_use_settings = few
+
+
+def mark_sweeps(items):
+    sweeps = {}
+    for item in items:
+        if (mark := item.get_closest_marker("sweep")) is not None:
+            sweeps.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
+    for quick, cases in sweeps.values():
+        chosen = {round(k * (len(cases) - 1) / (quick - 1)) for k in range(quick)}
+        for k, item in enumerate(cases):
+            if k not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

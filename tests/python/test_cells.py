@@ -103,6 +103,7 @@ def torch_result(net, readout, tensors, layers, lengths=None):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layers, shape", [(1 + i % 3, shape) for i, shape in enumerate(SHAPES)] + [(3, SHAPES[1])])
 @pytest.mark.parametrize("cell", SMOOTH)
+@pytest.mark.sweep(12)
 def test_smooth_cells_are_those_of_torch(tmp_path, cell, layers, shape, dtype):
     number, relative = DTYPES[dtype]
     net, readout, tensors = smooth_case(cell, shape, layers, number)
@@ -215,6 +216,7 @@ def name_of(value):
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("cell, options", CASES, ids=name_of)
+@pytest.mark.sweep(16)
 def test_spiking_cells_are_those_of_a_loop(tmp_path, cell, options, layers):
     own = {"synaptic": options.get("synaptic", False), "readout": options.get("readout", "linear")}
     tensors = spiking_case(cell, layers, SHAPE, spikes=layers == 1, **own)

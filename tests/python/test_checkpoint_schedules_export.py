@@ -73,6 +73,7 @@ def test_states_in_ram_and_on_disk(strategy, steps, slots, disk):
 @pytest.mark.parametrize(
     "strategy", ["constant", "revolve", "store_all", "sqrt", "single_local", "double_local", "levels"]
 )
+@pytest.mark.sweep(18)
 def test_a_budget_in_bytes(strategy, steps, budget):
     check(steps, "--strategy", strategy, "--budget", budget)
 

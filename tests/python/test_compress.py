@@ -71,6 +71,7 @@ def test_convolutions(case, dtype):
 @pytest.mark.parametrize("case", NORMS)
 @pytest.mark.parametrize("norm", ["exact", "recompute"])
 @pytest.mark.parametrize("training", [True, False])
+@pytest.mark.sweep(18)
 def test_norms(case, norm, training):
     make, shape = NORMS[case]
     check_exact(nn.Sequential(make(), nn.ReLU(), nn.SiLU()).train(training), given(*shape), norm=norm)
@@ -79,6 +80,7 @@ def test_norms(case, norm, training):
 @pytest.mark.parametrize("case", ACTIVATIONS)
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4, 5), (0, 4), ()])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.sweep(32)
 def test_activations(case, shape, dtype):
     check_exact(nn.Sequential(ACTIVATIONS[case]()), given(*shape, dtype=dtype))
 
@@ -93,6 +95,7 @@ def test_activations_of_special_numbers(case):
 
 @pytest.mark.parametrize("case", ACTIVATIONS)
 @pytest.mark.parametrize("norm", [lambda: nn.BatchNorm2d(4), lambda: nn.GroupNorm(2, 4)], ids=["batch", "group"])
+@pytest.mark.sweep(12)
 def test_activations_after_a_norm(case, norm):
     model = nn.Sequential(
         nn.Conv2d(4, 4, 3), norm(), ACTIVATIONS[case](), nn.Conv2d(4, 4, 1), nn.Dropout(0.2), ACTIVATIONS[case]()

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("options", EVERY, ids=str)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("cuts", [(4,), (1, 2, 3), (5, 6, 9), (1, 6, 7, 10)], ids=str)
+@pytest.mark.sweep(12)
 def test_checkpoint(reentrant, options, cuts):
     stock = model().eval()  # so that running the layers twice changes no buffer
     stock[7].train()

@@ -230,6 +230,7 @@ def test_where_there_are_none_that_is_an_error(layer, options):
 
 @pytest.mark.parametrize("options", EVERY, ids=str)
 @pytest.mark.parametrize("place", ["x", "conv", "norm", "relu", "weight", "norm weight", "norm bias"])
+@pytest.mark.sweep(14)
 def test_what_is_changed_in_place_is_noticed_or_does_not_matter(place, options):
     """Never silently wrong: an error, or the gradients without the change."""
 

@@ -37,6 +37,7 @@ def pooled_input(x, block, kind):
 
 @pytest.mark.parametrize("case", [name for name in CONVS if name not in ("none", "unbatched")])
 @pytest.mark.parametrize("pool, pooling", [(2, "average"), (3, "max"), (4, "average")])
+@pytest.mark.sweep(12)
 def test_pooled_convolutions(case, pool, pooling):
     make, shape = CONVS[case]
     model, x = nn.Sequential(make().double()), given(*shape, dtype=torch.float64)
@@ -119,6 +120,7 @@ def test_projected_linear_is_right_in_the_mean():
 
 @pytest.mark.parametrize("case", NORMS)
 @pytest.mark.parametrize("training", [True, False])
+@pytest.mark.sweep(12)
 def test_int8_norms(case, training):
     make, shape = NORMS[case]
     model, x = nn.Sequential(make()).train(training), given(*shape)

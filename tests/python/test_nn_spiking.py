@@ -102,6 +102,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(9)
 def test_native_layers_are_loops_of_cells(kind, options):
     layer, cell = layer_and_cell(kind, cell_options=options)
     leaves = case(kind)

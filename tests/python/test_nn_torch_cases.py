@@ -47,6 +47,7 @@ def results(layer, given):
 
 @pytest.mark.parametrize("way", ["native", "chunks"])
 @pytest.mark.parametrize("name, given, training", CASES)
+@pytest.mark.sweep(35)
 def test_as_torch(name, given, training, way, monkeypatch):
     torch.set_num_threads(1)
     if way == "chunks":

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import re
 import subprocess
 
 import pytest
@@ -169,9 +170,18 @@ def test_other_questions():
 
 def test_a_summary_in_words():
     tier = "ssd:capacity=1MiB,write=1MB/s,read=1MB/s"
-    text = str(ebb.plan(100, state="1KiB", tape="4KiB", budget="20KiB", tiers=[tier]))
-    for words in ("20 KiB", "chosen by auto", "no exact plan takes less", "ssd:", "least budget", "forwards"):
-        assert words in text
+    plan = ebb.plan(100, state="1KiB", tape="4KiB", budget="20KiB", tiers=[tier])
+    text = str(plan)
+    for words in (
+        r"fits in +20 KiB",
+        rf"strategy +{plan.strategy} \(chosen by auto\)",
+        rf"bound +no exact plan takes less than {plan.bound_seconds:.4g} s",
+        rf"forwards +{plan.forwards} ",
+        rf"fast: {plan.peak['fast'] / 1024:g} KiB, of 20 KiB",
+        rf"ssd: {plan.peak['ssd'] / 1024:g} KiB, of 1 MiB",
+        rf"least budget +{plan.least_budget / 1024:g} KiB",
+    ):
+        assert re.search(words, text), words
     assert "unlimited memory" in str(ebb.plan(3, strategy="store_all"))
 
 

@@ -52,10 +52,33 @@ def test_shows_what_compiles(code):
     assert done.returncode == 0, done.stderr
 
 
+def gradients_after(code):
+    """Of all parameters of the modules that the block leaves behind, by its names."""
+    import torch
+
+    torch.manual_seed(0)
+    names = {}
+    exec(compile(code, "README.md", "exec"), names)
+    modules = {name: value for name, value in names.items() if isinstance(value, torch.nn.Module)}
+    grads = {(name, part): p.grad for name, one in modules.items() for part, p in one.named_parameters()}
+    return {key: grad for key, grad in grads.items() if grad is not None}
+
+
 @pytest.mark.parametrize("code", blocks("README.md", "python"))
-def test_shows_what_runs(code):
-    pytest.importorskip("torch")
-    exec(compile(code, "README.md", "exec"), {})
+def test_shows_what_runs_and_gives_the_gradients_of_plain_autograd(code, one_thread, monkeypatch):
+    import torch
+    from scan_oracle import loop
+
+    import ebb
+
+    found = gradients_after(code)
+    monkeypatch.setattr(ebb, "scan", lambda f, init, xs, budget: loop(f, init, xs))
+    monkeypatch.setattr(ebb, "compress", lambda net: net)
+    monkeypatch.setattr(ebb, "fit", lambda net, sample, budget: net)
+    monkeypatch.setattr(ebb, "compression_report", lambda net, sample: None)
+    plain = gradients_after(code)
+    assert found.keys() == plain.keys() and found
+    assert all(torch.equal(found[key], plain[key]) for key in plain)
 
 
 def test_finds_something_to_check():

@@ -243,6 +243,7 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("where", [0, 1, 9, T - 1])
 @pytest.mark.parametrize("kind", [Broken, KeyboardInterrupt, SystemExit, StopIteration, RuntimeError, ebb.Error])
+@pytest.mark.sweep(16)
 def test_what_f_raises_comes_through_and_harms_nothing(case, where, kind):
     error = kind("of the user's own")
     broken = torch.arange(T) == where

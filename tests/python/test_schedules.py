@@ -80,6 +80,7 @@ def test_revolve(n, s):
 @pytest.mark.parametrize("n, s", [*SIZES, (1, 0)])
 @pytest.mark.parametrize("in_ram", [0, 0.5, 1])
 @pytest.mark.parametrize("trajectory", ["maximum", "revolve"])
+@pytest.mark.sweep(11)
 def test_multistage(n, s, in_ram, trajectory):
     ram = int(in_ram * s)
     paper = watched(schedules.MultistageCheckpointSchedule(n, ram, s - ram, trajectory=trajectory))

@@ -67,11 +67,28 @@ def test_json_lines(tmp_path):
 
 
 def test_text(tmp_path):
+    """What it says of exactness is so, and its numbers are those of the run."""
+    plain = ebb(f"{SMALL} --strategy store_all --json --out {tmp_path}/plain")
     done = ebb(f"{SMALL} --budget 60% --out {tmp_path}/run")
-    for part in ("It fits in ", "exact, the same bits as keeping everything", "Done: 5 iterations", "/run."):
+    for part in ("It fits in ", "exact, the same bits as keeping everything", "Done: 5 iterations", f"{tmp_path}/run."):
         assert part in done.stdout
-    done = ebb(f"{SMALL} --strategy truncated:10")
+    assert column(tmp_path / "run") == column(tmp_path / "plain")
+    assert tensors(tmp_path / "run") == tensors(tmp_path / "plain")
+    last = json.loads(plain.stdout.splitlines()[-1])
+    (shown,) = re.findall(r"test +loss ([\d.]+)", done.stdout)
+    assert float(shown) == pytest.approx(last["test"]["loss"], rel=1e-3)
+    done = ebb(f"{SMALL} --strategy truncated:10 --out {tmp_path}/cut")
     assert "NOT EXACT: cut off every 10 time steps" in done.stdout
+    (first, *_), (wanted, *_) = column(tmp_path / "cut"), column(tmp_path / "plain")
+    assert first[2] == pytest.approx(wanted[2], rel=1e-6) and first[3] != pytest.approx(wanted[3], rel=1e-6)
+
+
+def test_the_loss_falls(tmp_path):
+    ebb(
+        f"--task adding --steps 30 --cell lstm --hidden 32 --iterations 300 --lr 0.02 --threads 1 --budget 60% --out {tmp_path}"
+    )
+    losses = [row[2] for row in column(tmp_path) if row[1] == "train"]
+    assert len(losses) == 300 and max(losses[-20:]) < 0.5 * min(losses[:3])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -329,11 +346,14 @@ def test_bad_words(words):
     assert done.stdout == ""
 
 
-def test_a_budget_that_does_not_fit_names_one_that_does():
+def test_a_budget_that_does_not_fit_names_one_that_does(tmp_path):
     words = "--task adding --steps 500 --hidden 20 --batch 4 --iterations 1 --test-samples 0 --threads 1"
     done = ebb(f"{words} --budget 1KiB", 3)
     (least,) = re.findall(r"it needs at least (\d+) bytes", done.stderr)
-    ebb(f"{words} --budget {least}")
+    done = ebb(f"{words} --budget {least} --json --out {tmp_path}/least")
+    assert json.loads(done.stdout.splitlines()[-1])["report"]["peak"]["fast"]["measured"] <= int(least)
+    ebb(f"{words} --strategy store_all --out {tmp_path}/plain")
+    assert tensors(tmp_path / "least") == tensors(tmp_path / "plain")
     ebb(f"{words} --budget {int(least) - 1}", 3)
 
 
