@@ -127,7 +127,6 @@ CELLS: dict[str, Callable[[int, int, int], Cell]] = {
 }
 # Those of `ebb plan` that need no slow memory and know the length.
 STRATEGIES = [row.name for row in ebb.strategies() if not row.needs_tier]
-QUICK = ("auto", "revolve", "store_all")  # the others together take long
 
 
 def budget_between(f: Callable, init: Any, xs: torch.Tensor, share: float, **options: Any) -> int | None:
