@@ -156,7 +156,7 @@ def check_cell(checks: Checks) -> None:
     checks.check("cell: under every strategy", lambda: checks.suite("conformance_test", "Rows/Cells.*/toy"))
     checks.check("cell: finite differences of a unit", lambda: checks.suite("cell_test", "Smooth.*"))
     checks.check("cell: finite differences of a net", lambda: checks.suite("cell_test", "Cells/Gradient.*/toy_*"))
-    checks.check("cell: on any number of threads", lambda: checks.suite("cell_test", "Threads.*"))
+    checks.check("cell: threads and options", lambda: checks.suite("cell_test", "Threads.*:Options.*"))
     checks.check("cell: ebb train --help", lambda: has(checks.ebb("train --help"), "toy: a cell for the tests"))
     checks.check("cell: ebb train", trained)
     if python := python_with_torch():
@@ -186,7 +186,7 @@ def check_tier(checks: Checks) -> None:
 
 def check_strategy(checks: Checks) -> None:
     def planned():
-        plan = json.loads(checks.ebb("plan --steps 100 --slots 20 --strategy toy --json"))
+        plan = json.loads(checks.ebb("plan --steps 100 --budget 30 --strategy toy --json"))
         assert plan["strategy"] == "toy" and plan["forwards"] >= 100, plan
 
     checks.check("strategy: on every Step and tier", lambda: checks.suite("conformance_test", "Rows/Strategies.*/toy"))
