@@ -8,12 +8,20 @@
 #include "ebb/cell/cell_table.h"
 #include "tests/conformance/walk.h"
 
-namespace ebb::test {
+namespace ebb {
 namespace {
 
 std::string name_of(const CellFacts& cell) {
   return std::string(cell.name) + (cell.synaptic ? "_synaptic" : "");
 }
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+static void PrintTo(const CellFacts& cell, std::ostream* out) { *out << name_of(cell); }
+
+namespace test {
+namespace {
 
 class Cells : public testing::TestWithParam<CellFacts> {};
 
@@ -45,4 +53,5 @@ INSTANTIATE_TEST_SUITE_P(Rows, Cells, testing::ValuesIn(kCellFacts),
                          [](const auto& row) { return name_of(row.param); });
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace test
+}  // namespace ebb

@@ -97,6 +97,7 @@ std::unique_ptr<TestStep> cell_step(const CellFacts& cell, std::int64_t steps) {
                          .hidden = 5,
                          .weight_scale = 4,
                          .synaptic = cell.synaptic,
+                         .normalised = false,  // or hardly a unit would spike
                          .train_tau = true,
                          .train_threshold = true};
   std::vector<LayerOptions> layers{own, own, {.cell = "linear", .hidden = kOutputs}};
