@@ -240,7 +240,7 @@ def test_processes_are_a_larger_batch(tmp_path, processes):
     """Gradients are added in another order: in double some 1e-16 of each, which 8 steps of sgd keep small; adam would
     divide by it where a gradient is nearly 0."""
     words = "--task copy --steps 40 --cell gru --layers 2 --dropout 0.2 --hidden 12 --iterations 8"
-    words += " --optimiser sgd --lr 0.1 --momentum 0.9 --dtype double --threads 1 --grain 2 --test-samples 7"
+    words += " --optimiser sgd --lr 0.1 --momentum 0.9 --dtype double --threads 1 --chunk 2 --test-samples 7"
     process = mpirun(processes, f"{words} --batch 2 --json --out {tmp_path}/many")
     out, err = process.communicate(timeout=120)
     if "built without MPI" in err:
