@@ -115,6 +115,7 @@ quick_tests() {
   say "packages are here; from now on it counts"
   stage format check_format
   stage build build_quick
+  stage types check_types
   stage cpp run_ctest quick
   stage python run_pytest -m "not slow" tests/python
   left_out+=(

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ebb/cli/bench_command.h"
@@ -32,6 +33,20 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   const std::string near = nearest(word.substr(0, word.find('=')), candidates);
   return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+// Options under the names they have now; whoever uses an old one is told.
+std::vector<std::string> renamed(std::span<const std::string> args, std::ostream& err) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"--grain", "--chunk"}};
+  std::vector<std::string> words(args.begin(), args.end());
+  for (std::string& word : words) {
+    for (const auto& [old, now] : kNames) {
+      if (word.substr(0, word.find('=')) != old) continue;
+      word.replace(0, old.size(), now);
+      err << "ebb: " << old << " is called " << now << " now\n";
+    }
+  }
+  return words;
 }
 
 // The subcommand that the words name, of any depth.
@@ -127,8 +142,9 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
       declare_train);
   add("bench", "Run a paper's experiment on this machine, predicted and measured", declare_bench);
   try {
-    // CLI11 takes the words last first.
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    std::vector<std::string> words = renamed(args, err);
+    std::ranges::reverse(words);  // CLI11 takes the last first
+    app.parse(std::move(words));
   } catch (const CLI::Success& help_or_version) {
     app.exit(help_or_version, out, err);
     return out.flush() ? kDone : kFailure;

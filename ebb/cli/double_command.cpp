@@ -91,7 +91,7 @@ DoubleSetup read_words(const DoubleWords& words) {
   setup.input = count("--input", words.input, usual.input, kMostUnits);
   setup.hidden = count("--hidden", words.hidden, usual.hidden, kMostUnits);
   setup.batch = count("--batch", words.batch, usual.batch, kMostBatch);
-  setup.chunk = count("--grain", words.chunk, kChunk, kMostSteps);
+  setup.chunk = count("--chunk", words.chunk, kChunk, kMostSteps);
   setup.density = percent("--density", words.density, kDensity);
   setup.rate = percent("--rate", words.rate, kRate);
   setup.weight_scale =
@@ -137,7 +137,7 @@ void declare_net(CLI::App& app, DoubleWords& words) {
              by_default("Percent of inputs that spike in a time\nstep", kRate));
   net.option("--weight-scale", words.scale, "K",
              by_default("Times the usual initial weights: more is more\nactivity", kScale));
-  net.option("--grain", words.chunk, "G",
+  net.option("--chunk", words.chunk, "K",
              by_default("Time steps that plans count as one step", kChunk));
   net.option("--threads", words.threads, "N",
              "0: one for each processor; default 1, which leaves\nothers to transfers");

@@ -78,7 +78,7 @@ GruslysSetup read_words(const GruslysWords& words) {
   setup.hidden = count("--hidden", words.hidden, usual.hidden, 1, kMostUnits);
   setup.batch = count("--batch", words.batch, usual.batch, 1, kMostBatch);
   setup.steps = count("--steps", words.steps, usual.steps, 2, kMostSteps);
-  setup.chunk = count("--grain", words.chunk, "0", 0, kMostSteps);
+  setup.chunk = count("--chunk", words.chunk, "0", 0, kMostSteps);
   setup.memory = counts("--memory", words.memory, usual.memory, 100);
   setup.lengths = counts("--lengths", words.lengths, usual.lengths, kMostSteps);
   setup.budgets = counts("--budgets", words.budgets, usual.budgets, 100);
@@ -112,7 +112,7 @@ Command declare_gruslys(CLI::App& app) {
   net.option("--input", words->input, "I", by_default("Inputs", kUsual.input));
   net.option("--hidden", words->hidden, "H", by_default("Units of the lstm", kUsual.hidden));
   net.option("--batch", words->batch, "B", by_default("Sequences at a time", kUsual.batch));
-  net.option("--grain", words->chunk, "G",
+  net.option("--chunk", words->chunk, "K",
              "Time steps that plans count as one step; default\nchosen from the other sizes");
   net.option("--threads", words->threads, "N", "Default one for each processor");
   Heading axes(app, "The axes");

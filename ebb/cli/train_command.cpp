@@ -85,7 +85,7 @@ constexpr Row kRows[] = {
     {"The net", "forget_bias", Kind::number, "F",
      "Initial bias of the gate that keeps the memory,\nlarger for longer memory: "},
     {"The net", "dtype", Kind::text, "NAME", "float (default) or double"},
-    {"The net", "grain", Kind::whole, "K",
+    {"The net", "chunk", Kind::whole, "K",
      "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
      "spike"},
     {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
@@ -192,7 +192,8 @@ std::optional<Checkpoint> checkpoint_of(const Words& words) {
   return load_checkpoint(words.resume);
 }
 
-TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from) {
+TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,
+                        std::ostream& err) {
   Json json = Json::object();
   std::optional<TrainOptions> before;
   if (from) {
@@ -201,6 +202,9 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
   } else if (!words.config.empty()) {
     json = parse_json(read_config(words.config), words.config);
     if (!json.is_object()) options_from_json(json.dump(), words.config);
+    if (json.contains("grain")) {
+      err << "ebb train: " << shown(words.config) << ": grain is called chunk now\n";
+    }
   }
   for (const Row& row : kRows) {
     const auto word = words.given.find(row.key);
@@ -226,7 +230,7 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
   std::optional<Checkpoint> from = checkpoint_of(words);
-  const TrainOptions options = options_of(words, from);
+  const TrainOptions options = options_of(words, from, err);
   TrainSettings settings;
   settings.out = from ? words.resume : words.out;
   settings.tiers = slow_tiers(parse_real_tiers(words.tiers));

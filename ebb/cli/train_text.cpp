@@ -53,7 +53,8 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   json["cell"] = options.layer.cell;
   json["parameters"] = plan.parameters;
   json["time_steps"] = plan.shape.steps;
-  json["grain"] = plan.chunk;
+  json["chunk"] = plan.chunk;
+  json["grain"] = plan.chunk;  // its earlier name
   json["iterations"] = plan.iterations;
   json["resumed_at"] = plan.first;
   json["strategy"] = plan.strategy;

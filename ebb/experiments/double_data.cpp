@@ -81,7 +81,8 @@ std::string double_json(const DoubleSetup& setup, const DoubleResults& results) 
                      {"hidden", setup.hidden},
                      {"batch", setup.batch},
                      {"density", setup.density},
-                     {"grain", setup.chunk},
+                     {"chunk", setup.chunk},
+                     {"grain", setup.chunk},  // its earlier name
                      {"budget", setup.budget},
                      {"repeat", setup.repeat},
                      {"parameters", results.parameters},

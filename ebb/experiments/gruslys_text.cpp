@@ -170,7 +170,8 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"hidden", setup.hidden},
       {"batch", setup.batch},
       {"time_steps", setup.steps},
-      {"grain", results.chunk},
+      {"chunk", results.chunk},
+      {"grain", results.chunk},  // its earlier name
       {"parameters", results.parameters},
       {"plain_bytes", results.plain},
       {"repeat", setup.repeat},

@@ -57,7 +57,7 @@ void visit_options(Options& o, Visit visit) {
   visit("dropout", o.dropout);
   visit_cell_options(o.layer, visit);
   visit("dtype", o.dtype);
-  visit("grain", o.chunk);
+  visit("chunk", o.chunk);
   visit("threads", o.threads);
   visit("budget", o.budget);
   visit("strategy", o.strategy);
@@ -176,8 +176,12 @@ void check_options(const TrainOptions& o) {
 }
 
 TrainOptions options_from_json(std::string_view text, std::string_view what) {
-  const Json json = parse_json(text, what);
+  Json json = parse_json(text, what);
   if (!json.is_object()) fail(ErrorCode::invalid_argument, what, ": it must be a JSON object");
+  if (const auto grain = json.find("grain"); grain != json.end()) {  // its earlier name
+    if (!json.contains("chunk")) json["chunk"] = *grain;
+    json.erase("grain");
+  }
   for (const auto& [key, value] : json.items()) {
     if (!is_known(key)) fail(ErrorCode::invalid_argument, what, ": no option '", key, "'");
   }

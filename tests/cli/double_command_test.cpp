@@ -23,7 +23,7 @@ Outcome run_double(const std::string& words) { return test::command("bench doubl
 
 // As small as can be.
 constexpr const char* kSmall =
-    "--quick --hidden 32 --batch 2 --input 16 --grain 1 --budget 24KiB --longer 3 --rates 5 "
+    "--quick --hidden 32 --batch 2 --input 16 --chunk 1 --budget 24KiB --longer 3 --rates 5 "
     "--repeat 1 ";
 
 void check(const json& point, const json& found) {
@@ -118,7 +118,7 @@ TEST(BenchDoubleRefuses, WrongWords) {
                            {"--rates 5,x", "--rates is 'x'"},
                            {"--longer 0", "--longer is '0'"},
                            {"--hidden 0", "--hidden is '0'"},
-                           {"--grain 0", "--grain is '0'"},
+                           {"--chunk 0", "--chunk is '0'"},
                            {"--weight-scale 0", "--weight-scale is '0'"},
                            {"--budget 0", "--budget is '0'"},
                            {"--tier ram", "--tier"},
@@ -139,7 +139,7 @@ TEST(BenchDoubleFails, WhereNothingFitsOrATierIsMissing) {
 TEST(BenchDoubleHelp, ReadsWell) {
   test::expect_help("bench double",
                     {"--input", "--hidden", "--batch", "--density", "--rate", "--weight-scale",
-                     "--grain", "--threads", "--budget", "--tier", "--steps", "--longer", "--rates",
+                     "--chunk", "--threads", "--budget", "--tier", "--steps", "--longer", "--rates",
                      "--repeat", "--quick", "--json", "--csv", "Examples", "Exit codes"});
 }
 

@@ -80,7 +80,7 @@ TEST(BenchGruslys, KeepsBudgetsOverLengths) {
 
 TEST(BenchGruslys, WritesTables) {
   const Outcome outcome = gruslys(
-      "--quick --hidden 8 --batch 4 --grain 1 --steps 600 --lengths 30 --memory 5 --repeat 1");
+      "--quick --hidden 8 --batch 4 --chunk 1 --steps 600 --lengths 30 --memory 5 --repeat 1");
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   for (const char* text :
        {"(a) Time in a part of plain memory, 600 time steps", "(b) Time per time step", "predicted",
@@ -110,7 +110,7 @@ TEST(BenchGruslysRefuses, WrongWords) {
                            {"--budgets x", "--budgets is 'x'"},
                            {"--lengths 0", "--lengths is '0'"},
                            {"--hidden 0", "--hidden is '0'"},
-                           {"--grain 20000000", "--grain is '20000000'"},
+                           {"--chunk 20000000", "--chunk is '20000000'"},
                            {"--repeat 0", "--repeat is '0'"},
                            {"--json --csv", "--json and --csv contradict each other"},
                            {"--hiden 3", "did you mean --hidden?"},
@@ -118,7 +118,7 @@ TEST(BenchGruslysRefuses, WrongWords) {
 }
 
 TEST(BenchGruslysHelp, ReadsWell) {
-  test::expect_help("bench gruslys", {"--input", "--hidden", "--batch", "--grain", "--threads",
+  test::expect_help("bench gruslys", {"--input", "--hidden", "--batch", "--chunk", "--threads",
                                       "--steps", "--memory", "--lengths", "--budgets", "--repeat",
                                       "--quick", "--json", "--csv", "Examples", "Exit codes"});
 }

@@ -56,6 +56,25 @@ TEST(TrainHelp, ListsEveryOption) {
   }
 }
 
+TEST(TrainWords, AChunkMayBeCalledByItsOldName) {
+  const auto chunk = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.code, kDone) << outcome.err;
+    return json::parse(lines_of(outcome.out).at(0)).at("chunk").get<int>();
+  };
+  const std::string small = std::string("--task adding --json ") + kSmall;
+  const Outcome now = train(small + "--chunk 3");
+  EXPECT_EQ(chunk(now), 3);
+  EXPECT_EQ(now.err, "");
+  const Outcome old = train(small + "--grain=3");
+  EXPECT_EQ(chunk(old), 3);
+  EXPECT_EQ(old.err, "ebb: --grain is called --chunk now\n");
+  const TemporaryFile file("old.json", R"({"grain": 3})");
+  const Outcome configured = train(small + "--config " + file.path());
+  EXPECT_EQ(chunk(configured), 3);
+  EXPECT_THAT(configured.err, HasSubstr("grain is called chunk now"));
+  EXPECT_EQ(chunk(train(small + "--chunk 2 --config " + file.path())), 2);
+}
+
 TEST(TrainHelp, ListsEveryTaskCellAndSurrogate) {
   const Outcome help = train("--help");
   for (const TaskRow& row : tasks()) EXPECT_THAT(help.out, HasSubstr(row.name + ": "));

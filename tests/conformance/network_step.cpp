@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "ebb/run/network.h"
 #include "tests/conformance/steps.h"
@@ -93,9 +95,11 @@ std::unique_ptr<TestStep> network_step(std::int64_t steps) {
 }
 
 std::unique_ptr<TestStep> cell_step(const CellFacts& cell, std::int64_t steps) {
+  // A membrane takes in a twentieth of its input in a time step, and must fire all the same.
+  const bool integrates = std::ranges::count(cell.units, "tau_mem", &UnitNumber::name) > 0;
   const LayerOptions own{.cell = std::string(cell.name),
                          .hidden = 5,
-                         .weight_scale = 4,
+                         .weight_scale = integrates && !cell.is_readout ? 40.0 : 4.0,
                          .synaptic = cell.synaptic,
                          .normalised = false,  // or hardly a unit would spike
                          .train_tau = true,

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/run/function_step.h"
