@@ -278,7 +278,7 @@ def remark(case, found):
     """What the rows do not say: sizes, plain bytes, resident sets, whether both fire alike."""
     ours, small = found["ebb"][0], found["ebb, budget"][0]
     sizes = " ".join(f"{k}={case[v]}" for k, v in zip("TBIH", ("steps", "batch", "input", "hidden")))
-    text = f"- {case['name']}: {sizes}, plain {ours['plain_bytes'] / 2**20:.1f} MiB, steps of {small['grain']}; "
+    text = f"- {case['name']}: {sizes}, plain {ours['plain_bytes'] / 2**20:.1f} MiB, steps of {small['chunk']}; "
     text += f"ebb's resident set grew by {ours['resident_bytes'] / 2**20:.1f} and "
     text += f"{small['resident_bytes'] / 2**20:.1f} MiB"
     if "rate" in case:

@@ -190,7 +190,7 @@ Json measured(const Words& words) {
   json["plain_bytes"] = plain;
   json["budget_bytes"] = words.percent > 0 ? Json(options.budget) : Json(nullptr);
   json["strategy"] = report.strategy;
-  json["grain"] = layer.network().chunk();
+  json["chunk"] = layer.network().chunk();
   json["forwards_per_step"] =
       static_cast<double>(report.measured.forwards()) / static_cast<double>(report.measured.steps);
   json["activity"] = layer.network().activity();

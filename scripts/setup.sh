@@ -26,7 +26,6 @@ declare -A probe=(
   [libgmock-dev]='has_header gmock/gmock.h'
   [libopenmpi-dev]='command -v mpicxx'
   [openmpi-bin]='command -v mpirun'
-  [libbenchmark-dev]='has_header benchmark/benchmark.h'
   [python3]='python3 -c "import tomllib"'
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
@@ -105,7 +104,9 @@ need_python() {
 # follow find it.
 need_package() {
   local package=$PWD/build/$1/python
-  need "${build_packages[@]}"
+  # The dev preset has the tests too.
+  if [ "$1" = dev ]; then need "${test_packages[@]}"; else need "${build_packages[@]}"; fi
+  use_compiler_cache
   need_python
   need_no_installed_package
   say "building the Python package"

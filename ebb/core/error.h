@@ -32,15 +32,16 @@ class Error : public std::runtime_error {
       : std::runtime_error(remedy.empty() ? problem : problem + "; " + std::string(remedy)),
         code_(code),
         least_budget_(least_budget),
-        problem_size_(problem.size()) {}
+        problem_size_(problem.size()),
+        remedy_size_(remedy.size()) {}
 
   ErrorCode code() const noexcept { return code_; }
   // What is wrong, and what can be done about it in words that another layer may replace by its
   // own; empty where nothing is suggested apart. Both live as long as the error.
   std::string_view problem() const noexcept { return {what(), problem_size_}; }
   std::string_view remedy() const noexcept {
-    const std::string_view rest = std::string_view(what()).substr(problem_size_);
-    return rest.empty() ? rest : rest.substr(2);
+    if (remedy_size_ == 0) return {};
+    return {what() + problem_size_ + 2, remedy_size_};
   }
   // Set for infeasible_budget when some budget would work.
   std::optional<Bytes> least_budget() const noexcept { return least_budget_; }
@@ -48,7 +49,7 @@ class Error : public std::runtime_error {
  private:
   ErrorCode code_;
   std::optional<Bytes> least_budget_;
-  std::size_t problem_size_;
+  std::size_t problem_size_, remedy_size_;
 };
 
 template <class... Parts>

@@ -27,6 +27,16 @@ TEST(Error, NeedsNoRemedy) {
   EXPECT_FALSE(error.least_budget());
 }
 
+// Words of callers get into problems.
+TEST(Error, MayNameAWordWithAZeroByte) {
+  const std::string problem("cannot read 1\0M", 15);
+  EXPECT_EQ(Error(ErrorCode::io, problem).problem(), problem);
+  EXPECT_EQ(Error(ErrorCode::io, problem).remedy(), "");
+  const Error error(ErrorCode::io, problem, {}, "write 1M");
+  EXPECT_EQ(error.problem(), problem);
+  EXPECT_EQ(error.remedy(), "write 1M");
+}
+
 TEST(Error, ACopyHasItsOwnWords) {
   const Error copy = [] { return Error(ErrorCode::io, std::string(99, 'p'), {}, "remedy"); }();
   const Error again = copy;  // NOLINT(performance-unnecessary-copy-initialization): the point

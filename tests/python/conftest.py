@@ -3,7 +3,6 @@
 
 import os
 
-import hypothesis
 import pytest
 
 # ./dev test tries few random examples, ./dev test all as many as each test asks for.
@@ -18,7 +17,14 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
     mark_sweeps(items)
-    if os.environ.get("EBB_EXAMPLES") == "all":
+    if os.environ.get("EBB_EXAMPLES") != "all":
+        take_few_examples(items)
+
+
+def take_few_examples(items):
+    try:
+        import hypothesis
+    except ModuleNotFoundError:  # then no test has any
         return
     for item in items:
         test = getattr(item, "obj", None)
@@ -34,7 +40,7 @@ def mark_sweeps(items):
         if (mark := item.get_closest_marker("sweep")) is not None:
             sweeps.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
     for quick, cases in sweeps.values():
-        chosen = {round(k * (len(cases) - 1) / (quick - 1)) for k in range(quick)}
+        chosen = {round(k * (len(cases) - 1) / max(1, quick - 1)) for k in range(quick)}
         for k, item in enumerate(cases):
             if k not in chosen:
                 item.add_marker(pytest.mark.slow)

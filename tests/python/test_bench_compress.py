@@ -51,6 +51,7 @@ def test_resnet20_has_a_quarter_of_a_million_parameters():
     assert 0.265e6 < sum(weight.numel() for weight in nets.build("resnet20", 10, "cifar").parameters()) < 0.275e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nets.NETS)
 def test_nets_for_small_images(name):
     with torch.device("meta"):
@@ -63,6 +64,7 @@ def test_the_stem_is_kaiming_normal_by_fan_out(one_thread):
     assert weight.std().item() == pytest.approx((2 / (64 * 49)) ** 0.5, rel=0.05)
 
 
+@pytest.mark.slow
 # Of two images, MiB for each, as counted elsewhere on nets written apart from these; stock nets keep the image too.
 @pytest.mark.parametrize(
     "name, block, expected",

@@ -50,3 +50,8 @@ def test_copies_share_and_loaded_ones_do_not():
     assert copy.deepcopy(budget) is budget
     loaded = pickle.loads(pickle.dumps(budget))
     assert loaded.total == 1024 and allowance_of(loaded) is not allowance_of(budget)
+
+
+def test_a_word_with_a_zero_byte_is_an_error_like_any_other():
+    with pytest.raises(ebb.Error, match="budget"):
+        ebb.Budget("1\0M")

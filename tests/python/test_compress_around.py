@@ -233,6 +233,7 @@ def test_inside_chain_and_scan(options):
         torch.testing.assert_close(one, three, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [dict(), dict(norm="recompute"), dict(pool=2, norm="int8", linear="int8")], ids=str)
 def test_compile(options):
     """Graphs end at compressed layers, and gradients are those without a compiler."""

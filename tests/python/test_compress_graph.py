@@ -318,6 +318,7 @@ def test_a_tensor_whose_data_is_replaced():
 # What is freed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", EVERY, ids=str)
 def test_nothing_is_left_without_the_garbage_collector(options):
     net = ebb.compress(model(), **options)

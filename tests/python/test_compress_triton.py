@@ -57,6 +57,7 @@ def test_bits(count, rule):
         assert torch.equal(triton_kernels.masked(bits, gy, slope), formulas.masked(expected, gy, slope))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", LAST)
 def test_8_bits_with_a_scale_for_each_channel(order):
     x = values(2, 70, 9, 11, order=order)

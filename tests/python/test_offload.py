@@ -276,6 +276,7 @@ def test_checkpoints_inside(way, device):
     assert same_bits(gradients(Checkpointed, device, off, 2), gradients(Checkpointed, device, None, 2))
 
 
+@pytest.mark.slow
 def test_a_compiled_function_inside(way, device):
     class Compiled(nn.Module):
         def __init__(self):

@@ -137,6 +137,7 @@ def test_checkpoints_inside():
         ebb.scan(lambda h, x: (checkpoint(cell, x, h, use_reentrant=True), None), init, xs, budget=budget, chunk=1)
 
 
+@pytest.mark.slow
 def test_a_compiled_cell():
     cell = torch.nn.GRUCell(3, WIDTH)
     compiled = torch.compile(cell)

@@ -187,6 +187,7 @@ def test_every_cell_with_every_strategy(name, strategy):
     assert strategy == "store_all" or report.predicted["forwards"] > report.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, steps, chunk", [("lstm", 2000, None), ("gru", 1500, 20), ("lif", 1000, 1)])
 def test_long_sequences(name, steps, chunk):
     torch.manual_seed(1)

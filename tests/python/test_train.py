@@ -185,7 +185,7 @@ def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
     assert column(folder, "lr") == column(uninterrupted, "lr")
 
 
-@pytest.mark.parametrize("request_to_end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("request_to_end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     folder = tmp_path / "run"
     process = start(f"{LONG} --out {folder}")
