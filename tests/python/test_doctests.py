@@ -14,7 +14,10 @@ import pytest
 import ebb
 
 # What a module needs that is neither NumPy nor torch.
-NEEDS = {"ebb.schedules": "checkpoint_schedules", "ebb._compress.arithmetic.triton_kernels": "triton"}
+NEEDS = {
+    "ebb.schedules": "checkpoint_schedules",
+    **dict.fromkeys((f"ebb._compress.arithmetic.triton_{part}" for part in ("kernels", "launch", "places")), "triton"),
+}
 MODULES = sorted(found.name for found in pkgutil.walk_packages(ebb.__path__, "ebb.") if found.name != "ebb._core")
 
 

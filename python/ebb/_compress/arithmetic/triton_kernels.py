@@ -6,36 +6,19 @@ Every kernel does in float32 what its formula in arithmetic.py does; Triton come
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ebb._compress.arithmetic import formulas
+from ebb._compress.arithmetic.triton_launch import MANY, first, on, wide
+from ebb._compress.arithmetic.triton_places import pack_places, unpack_places
 
-_MANY = 1024  # values a program works on
+__all__ = ["bits_of", "box_sums", "from_int8_channels", "int8_channels", "masked", "pack_places", "unpack_places"]
+
 _WORDS = 64
 _ROUNDS = 8  # so many times, where it looks for the largest
-
-
-def _on(x: Tensor) -> AbstractContextManager[Any]:
-    """Triton starts kernels on the current device. On a CPU its interpreter runs them, in tests."""
-    return torch.cuda.device_of(x) if x.is_cuda and x.device.index != torch.cuda.current_device() else nullcontext()
-
-
-def _wide(*tensors: Tensor) -> bool:
-    """Whether 32 bits are too few to count elements; dividing 64 takes several times as long."""
-    return any(tensor.numel() >= 2**31 - _MANY for tensor in tensors)
-
-
-@triton.jit
-def _first(MANY: tl.constexpr, WIDE: tl.constexpr):
-    if WIDE:
-        return tl.program_id(0).to(tl.int64) * MANY
-    return tl.program_id(0) * MANY
 
 
 @triton.jit
@@ -59,7 +42,7 @@ def _box_sums(
     MANY: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    at = _first(MANY, WIDE) + tl.arange(0, MANY)
+    at = first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     # Neighbouring threads take neighbours in memory.
     if LAST:
@@ -120,9 +103,9 @@ def box_sums(
     )
     total = y.numel()
     if total:
-        with _on(x):
-            _box_sums[(triton.cdiv(total, _MANY),)](
-                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *box, last, mean, _MANY, _wide(x, y)
+        with on(x):
+            _box_sums[(triton.cdiv(total, MANY),)](
+                x, y, total, x.shape[1], *x.shape[2:], *size, *step, *begin, *box, last, mean, MANY, wide(x, y)
             )
     return y
 
@@ -163,7 +146,7 @@ def bits_of(x: Tensor, rule: str, low: float, high: float) -> Tensor:
     count = x.numel()
     bits = torch.empty(-(-count // 32), dtype=torch.int32, device=x.device)
     if count:
-        with _on(x):
+        with on(x):
             _bits_of[(triton.cdiv(bits.numel(), _WORDS),)](x, bits, count, low, high, rule, _WORDS)
     return bits.view(torch.uint8)
 
@@ -171,9 +154,9 @@ def bits_of(x: Tensor, rule: str, low: float, high: float) -> Tensor:
 def masked(bits: Tensor, gy: Tensor, slope: float | None) -> Tensor:
     gx = torch.empty_like(gy)
     if gy.numel():
-        with _on(gy):
-            _masked[(triton.cdiv(gy.numel(), _MANY),)](
-                bits.view(torch.int32), gy, gx, gy.numel(), slope or 0.0, slope is not None, _MANY
+        with on(gy):
+            _masked[(triton.cdiv(gy.numel(), MANY),)](
+                bits.view(torch.int32), gy, gx, gy.numel(), slope or 0.0, slope is not None, MANY
             )
     return gx
 
@@ -217,7 +200,7 @@ def _farthest_last(x, centre, most, pixels, channels, ROWS: tl.constexpr, COLUMN
 
 @triton.jit
 def _to_int8(x, centre, scale, codes, total, channels, inner, MANY: tl.constexpr, WIDE: tl.constexpr):
-    at = _first(MANY, WIDE) + tl.arange(0, MANY)
+    at = first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     c = at // inner % channels
     away = tl.load(x + at, there, 0.0).to(tl.float32) - tl.load(centre + c, there, 0.0)
@@ -229,7 +212,7 @@ def _to_int8(x, centre, scale, codes, total, channels, inner, MANY: tl.constexpr
 
 @triton.jit
 def _from_int8(codes, centre, scale, x, total, channels, inner, MANY: tl.constexpr, WIDE: tl.constexpr):
-    at = _first(MANY, WIDE) + tl.arange(0, MANY)
+    at = first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     c = at // inner % channels
     code = tl.load(codes + at, there, 0).to(tl.float32)
@@ -249,234 +232,24 @@ def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
     codes = torch.empty_like(x, dtype=torch.int8)
     total = x.numel()
     if total:
-        with _on(x):
+        with on(x):
             pixels = total // channels
             if inner == 1:
                 grid = (triton.cdiv(pixels, 16 * _ROUNDS), triton.cdiv(channels, 64))
                 _farthest_last[grid](x, centre, most, pixels, channels, 16, 64, _ROUNDS)
             else:
-                grid = (channels, triton.cdiv(pixels, _ROUNDS * _MANY))
-                _farthest[grid](x, centre, most, total, channels, inner, _MANY, _ROUNDS)
+                grid = (channels, triton.cdiv(pixels, _ROUNDS * MANY))
+                _farthest[grid](x, centre, most, total, channels, inner, MANY, _ROUNDS)
             scale = formulas.int8_scale(most)
-            _to_int8[(triton.cdiv(total, _MANY),)](x, centre, scale, codes, total, channels, inner, _MANY, _wide(x))
+            _to_int8[(triton.cdiv(total, MANY),)](x, centre, scale, codes, total, channels, inner, MANY, wide(x))
     return codes, scale
 
 
 def from_int8_channels(codes: Tensor, scale: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
     x = torch.empty_like(codes, dtype=dtype)
     if x.numel():
-        with _on(x):
-            _from_int8[(triton.cdiv(x.numel(), _MANY),)](
-                codes, centre, scale, x, x.numel(), codes.shape[1], _rows(codes), _MANY, _wide(x)
+        with on(x):
+            _from_int8[(triton.cdiv(x.numel(), MANY),)](
+                codes, centre, scale, x, x.numel(), codes.shape[1], _rows(codes), MANY, wide(x)
             )
     return x
-
-
-@triton.jit
-def _corner(at, channels, out_h, out_w, step_h, step_w, pad_h, pad_w, LAST: tl.constexpr):
-    # Where the window of an output begins in the input.
-    if LAST:
-        pixel = at // channels
-        j = pixel % out_w
-        i = pixel // out_w % out_h
-    else:
-        j = at % out_w
-        i = at // out_w % out_h
-    return i * step_h - pad_h, j * step_w - pad_w
-
-
-@triton.jit
-def _window_places(
-    places,
-    at,
-    there,
-    channels,
-    out_h,
-    out_w,
-    in_w,
-    step_h,
-    step_w,
-    pad_h,
-    pad_w,
-    apart_h,
-    apart_w,
-    kernel_w,
-    LAST: tl.constexpr,
-):
-    top, left = _corner(at, channels, out_h, out_w, step_h, step_w, pad_h, pad_w, LAST)
-    place = tl.load(places + at, there, 0).to(tl.int32)
-    inside = (place // in_w - top) // apart_h * kernel_w + (place % in_w - left) // apart_w
-    return tl.where(there, inside, 0)
-
-
-@triton.jit
-def _pack_places(
-    places,
-    packed,
-    total,
-    channels,
-    out_h,
-    out_w,
-    in_w,
-    step_h,
-    step_w,
-    pad_h,
-    pad_w,
-    apart_h,
-    apart_w,
-    kernel_w,
-    LAST: tl.constexpr,
-    HALVES: tl.constexpr,
-    MANY: tl.constexpr,
-    WIDE: tl.constexpr,
-):
-    at = _first(MANY, WIDE) + tl.arange(0, MANY)
-    if HALVES:
-        low = _window_places(
-            places,
-            2 * at,
-            2 * at < total,
-            channels,
-            out_h,
-            out_w,
-            in_w,
-            step_h,
-            step_w,
-            pad_h,
-            pad_w,
-            apart_h,
-            apart_w,
-            kernel_w,
-            LAST,
-        )
-        high = _window_places(
-            places,
-            2 * at + 1,
-            2 * at + 1 < total,
-            channels,
-            out_h,
-            out_w,
-            in_w,
-            step_h,
-            step_w,
-            pad_h,
-            pad_w,
-            apart_h,
-            apart_w,
-            kernel_w,
-            LAST,
-        )
-        tl.store(packed + at, (low | (high << 4)).to(tl.uint8), 2 * at < total)
-    else:
-        inside = _window_places(
-            places,
-            at,
-            at < total,
-            channels,
-            out_h,
-            out_w,
-            in_w,
-            step_h,
-            step_w,
-            pad_h,
-            pad_w,
-            apart_h,
-            apart_w,
-            kernel_w,
-            LAST,
-        )
-        tl.store(packed + at, inside.to(tl.uint8), at < total)
-
-
-@triton.jit
-def _unpack_places(
-    packed,
-    places,
-    total,
-    channels,
-    out_h,
-    out_w,
-    in_w,
-    step_h,
-    step_w,
-    pad_h,
-    pad_w,
-    apart_h,
-    apart_w,
-    kernel_w,
-    LAST: tl.constexpr,
-    HALVES: tl.constexpr,
-    MANY: tl.constexpr,
-    WIDE: tl.constexpr,
-):
-    at = _first(MANY, WIDE) + tl.arange(0, MANY)
-    there = at < total
-    if HALVES:
-        inside = (tl.load(packed + at // 2, there, 0).to(tl.int32) >> (at % 2 * 4).to(tl.int32)) & 15
-    else:
-        inside = tl.load(packed + at, there, 0).to(tl.int32)
-    top, left = _corner(at, channels, out_h, out_w, step_h, step_w, pad_h, pad_w, LAST)
-    h = top + inside // kernel_w * apart_h
-    w = left + inside % kernel_w * apart_w
-    tl.store(places + at, h.to(tl.int64) * in_w + w, there)
-
-
-def pack_places(
-    places: Tensor,
-    in_w: int,
-    kernel: tuple[int, int],
-    step: tuple[int, int],
-    pad: tuple[int, int],
-    apart: tuple[int, int],
-) -> Tensor:
-    """Where max-pooling over two axes found the largest, as places in the windows: 4 bits each where they suffice, else 8."""
-    last = places.is_contiguous(memory_format=torch.channels_last) and not places.is_contiguous()
-    halves, total = kernel[0] * kernel[1] <= 16, places.numel()
-    packed = torch.empty(-(-total // 2) if halves else total, dtype=torch.uint8, device=places.device)
-    with _on(places):
-        _pack_places[(triton.cdiv(packed.numel(), _MANY),)](
-            places,
-            packed,
-            total,
-            *places.shape[1:],
-            in_w,
-            *step,
-            *pad,
-            *apart,
-            kernel[1],
-            last,
-            halves,
-            _MANY,
-            _wide(places),
-        )
-    return packed
-
-
-def unpack_places(
-    packed: Tensor,
-    places: Tensor,
-    in_w: int,
-    kernel: tuple[int, int],
-    step: tuple[int, int],
-    pad: tuple[int, int],
-    apart: tuple[int, int],
-) -> Tensor:
-    """The other way round, into `places`."""
-    last = places.is_contiguous(memory_format=torch.channels_last) and not places.is_contiguous()
-    with _on(places):
-        _unpack_places[(triton.cdiv(places.numel(), _MANY),)](
-            packed,
-            places,
-            places.numel(),
-            *places.shape[1:],
-            in_w,
-            *step,
-            *pad,
-            *apart,
-            kernel[1],
-            last,
-            kernel[0] * kernel[1] <= 16,
-            _MANY,
-            _wide(places),
-        )
-    return places
