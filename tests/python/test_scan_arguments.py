@@ -252,3 +252,6 @@ def test_a_budget_that_is_too_small_has_a_remedy_for_this_loop(strategy, other):
     with pytest.raises(ebb.Error) as caught:
         ebb.Chain(stages, init, 100, strategy=strategy)(init)
     assert caught.value.remedy == f"raise the budget, {other or 'or '}split its largest stage"
+    with pytest.raises(ebb.Error) as caught:
+        ebb.nn.LSTM(WIDTH, 8, budget=1, strategy=strategy)(xs)
+    assert caught.value.remedy == f"raise the budget, {other or 'or '}take a smaller chunk"

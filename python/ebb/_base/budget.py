@@ -78,9 +78,10 @@ class _Shared(Allowance):
         if share < least:
             raise Error(
                 f"{self!r}: call {index + 1} of this iteration needs at least {_core.format_bytes(least)}, and "
-                f"{_core.format_bytes(left)} are left; allow at least {_core.format_bytes(self._given + least)}",
+                f"{_core.format_bytes(left)} are left",
                 "infeasible_budget",
                 self._given + least,
+                f"allow at least {_core.format_bytes(self._given + least)}",
             )
         self._round.append((least, wanted))
         self._shares.append(share)

@@ -354,11 +354,8 @@ class _Search:
             hints.append("disk= gives what is kept another place")
         size = _core.format_bytes
         text = f"fit: a step of this model holds {size(least)} at least with what is allowed, and the budget is {size(self._budget)}"
-        return Error(
-            f"{text}; allow at least {least} bytes" + (f", or more ways: {'; '.join(hints)}" if hints else ""),
-            "infeasible_budget",
-            least,
-        )
+        remedy = f"allow at least {least} bytes" + (f", or more ways: {'; '.join(hints)}" if hints else "")
+        return Error(text, "infeasible_budget", least, remedy)
 
 
 def _told(model: nn.Module, profile: Profile, found: tuple[FitPlan, int | None] | None, budget: int) -> Fit:

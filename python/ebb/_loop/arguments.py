@@ -135,3 +135,8 @@ def device_of(f: Callable, initial: list[Any], inputs: list[Tensor]) -> torch.de
     for tensor in [p for module in modules for p in module.parameters()] + tensors + inputs:
         return tensor.device
     return torch.device("cpu")
+
+
+def remedy_of(strategy: str, smaller: str = "take a smaller chunk") -> str:
+    """What a caller can do about a budget that is too small."""
+    return f"raise the budget, {'' if strategy == 'auto' else 'take strategy auto, '}or {smaller}"

@@ -16,7 +16,7 @@ from torch import Tensor
 from ebb import _core
 from ebb._base.budget import Allowance
 from ebb._base.errors import Error
-from ebb._loop.arguments import Options
+from ebb._loop.arguments import Options, remedy_of
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.examine import Examined, Loop, examine
 from ebb._loop.remembered import Remembered, remembered
@@ -198,17 +198,15 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
     except Error as error:
         budget.cancel()
         if error.code == "infeasible_budget":
-            remedy = error.remedy if error.least_budget is None else _remedy(name, options)
+            remedy = (
+                error.remedy
+                if error.least_budget is None
+                else remedy_of(
+                    options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk"
+                )
+            )
             raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
         raise
-
-
-def _remedy(name: str, options: Options) -> str:
-    """What a caller of this loop can do about a budget that is too small."""
-    smaller = "split its largest stage" if name == "Chain" else "take a smaller chunk"
-    if options.strategy == "auto":
-        return f"raise the budget, or {smaller}"
-    return f"raise the budget, take strategy auto, or {smaller}"
 
 
 def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -> Report:

@@ -177,9 +177,10 @@ def run(call: Any) -> Any:
                     raise
                 raise Error(
                     f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
-                    f"one needs at least {error.least_budget} bytes; allow {share * error.least_budget}",
+                    f"one needs at least {error.least_budget} bytes",
                     error.code,
                     share * error.least_budget,
+                    f"allow {share * error.least_budget}",
                 ) from None
             parts.append(y)
             finals.append(final)

@@ -15,6 +15,7 @@ from ebb import _core
 from ebb._base.budget import Allowance, BudgetLike, allowance_of
 from ebb._base.errors import Error
 from ebb._base.sizes import UNLIMITED
+from ebb._loop.arguments import remedy_of
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, slow_tiers
 
@@ -270,13 +271,18 @@ class Group:
         each = len(parameters) // len(self.passes)
         for one, run in enumerate(lease.groups[self.index]):
             call = run.forward if self.setting.keeps else run.advance
-            call(
-                _array(x),
-                _array(self._columns(output, one)),
-                _addresses(self._parts(states, one)),
-                _addresses(self._parts(finals, one)),
-                _addresses(parameters[one * each : (one + 1) * each]),
-            )
+            try:
+                call(
+                    _array(x),
+                    _array(self._columns(output, one)),
+                    _addresses(self._parts(states, one)),
+                    _addresses(self._parts(finals, one)),
+                    _addresses(parameters[one * each : (one + 1) * each]),
+                )
+            except Error as error:
+                if error.code != "infeasible_budget":
+                    raise
+                raise Error(error.problem, error.code, error.least_budget, remedy_of(self.setting.strategy)) from None
         return output, finals
 
     def backward(
