@@ -97,76 +97,102 @@ class _Move(NamedTuple):
     held: int  # while its backward pass runs
 
 
-def _go(state: _State, step: LayerCall, option: Option) -> _Move:
-    """One step; changes the state."""
-    total, held, seconds = 0, 0, option.seconds
-    recipe = None if step.x is None else state.recipes.get(step.x)
+class _Call:
+    """One step on the way through a plan: what it keeps, holds and takes. Changes the state."""
 
-    def keep(key: Any, size: int) -> int:
-        if size == 0 or key in state.kept:
+    def __init__(self, state: _State, step: LayerCall, option: Option):
+        self._state, self._step, self._option = state, step, option
+        self._recipe = None if step.x is None else state.recipes.get(step.x)
+        self._total, self._held, self._seconds = 0, 0, option.seconds
+
+    def go(self) -> _Move:
+        step, way = self._step, self._option.way
+        if way == "offload":
+            if self._recipe is None and step.needs_x and step.x is not None:
+                self._recipe = self._state.recipes[step.x] = _Recipe(step.x_bytes, 0.0)
+            else:
+                self._seconds = 0.0
+        if way == "compress" and step.kind == "conv":
+            self._pooled()
+        elif way == "compress" and step.kind in ("norm", "linear"):
+            self._coded()
+        else:
+            getattr(self, f"_{step.kind}", self._other)()
+        return _Move(self._total, self._seconds, self._held)
+
+    def _keep(self, key: Any, size: int) -> int:
+        if size == 0 or key in self._state.kept:
             return 0
-        state.kept[key] = None
+        self._state.kept[key] = None
         return size
 
-    def keep_x() -> int:
-        return keep(step.storage, step.x_bytes) if step.needs_x else 0
+    def _keep_x(self) -> int:
+        """Where it cannot be had again."""
+        if self._recipe is not None or not self._step.needs_x:
+            return 0
+        return self._keep(self._step.storage, self._step.x_bytes)
 
-    if option.way == "offload":
-        if recipe is None and step.needs_x and step.x is not None:
-            recipe = state.recipes[step.x] = _Recipe(step.x_bytes, 0.0)
-        else:
-            seconds = 0.0
-    if step.kind == "conv" and option.way == "compress":
-        total += keep(("pooled", step.x, option.block), option.bytes)
+    def _leave(self, recipe: _Recipe) -> None:
+        if self._step.y is not None:
+            self._state.recipes[self._step.y] = recipe
+
+    def _pooled(self) -> None:
+        self._total += self._keep(("pooled", self._step.x, self._option.block), self._option.bytes)
+        if self._recipe is not None:
+            self._seconds += self._recipe.seconds
+
+    def _coded(self) -> None:
+        self._total += self._option.bytes
+        if self._step.kind == "norm":
+            self._leave(_Recipe(self._step.x_bytes, self._step.again, exact=False))
+
+    def _conv(self) -> None:
+        step, recipe = self._step, self._recipe
+        self._total += self._keep_x()
         if recipe is not None:
-            seconds += recipe.seconds
-    elif option.way == "compress" and step.kind in ("norm", "linear"):
-        total += option.bytes
-        if step.kind == "norm" and step.y is not None:
-            state.recipes[step.y] = _Recipe(step.x_bytes, step.again, exact=False)
-    elif step.kind == "conv":
-        if recipe is None:
-            total += keep_x()
-        else:
-            held += recipe.held
+            self._held += recipe.held
         if step.offers and step.y is not None and (recipe is None or recipe.exact):
             before = 0 if recipe is None else recipe.held + step.x_bytes
-            state.offers[step.y] = _Recipe(before, step.again)
-    elif step.kind == "norm":
-        offer = None if step.x is None else state.offers.get(step.x)
-        if recipe is not None and not recipe.exact:
-            recipe = None
-        if recipe is None and option.way == "recompute" and offer is not None:
-            recipe = _Recipe(offer.held + step.x_bytes, 0.0)
-            seconds += offer.seconds
-        total += step.own + (keep_x() if recipe is None else 0)
-        held = 0 if recipe is None else recipe.held
-        if step.y is not None:
-            state.recipes[step.y] = _Recipe(held, step.again)
-    elif step.kind == "relu":
+            self._state.offers[step.y] = _Recipe(before, step.again)
+
+    def _norm(self) -> None:
+        step = self._step
+        offer = None if step.x is None else self._state.offers.get(step.x)
+        if self._recipe is not None and not self._recipe.exact:
+            self._recipe = None
+        if self._recipe is None and self._option.way == "recompute" and offer is not None:
+            self._recipe = _Recipe(offer.held + step.x_bytes, 0.0)
+            self._seconds += offer.seconds
+        self._linear()
+        self._leave(_Recipe(self._held, step.again))
+
+    def _relu(self) -> None:
+        recipe = self._recipe
         if recipe is None or not recipe.exact:
-            total += step.bits
-        if recipe is not None and step.y is not None:
-            held = recipe.held if recipe.exact else 0
-            state.recipes[step.y] = recipe  # a layer that pools leaves the norm to be done again here
-    elif step.kind == "gate":
-        total += step.own + (keep_x() if recipe is None else 0)
-        held = 0 if recipe is None else recipe.held
-        if step.y is not None:
-            state.recipes[step.y] = _Recipe(held, 0.0, recipe is None or recipe.exact)
-    elif step.kind == "dropout":
-        total += step.own
-        if recipe is not None and step.y is not None:
-            state.recipes[step.y] = recipe
-    elif step.kind == "linear":
-        total += step.own + (keep_x() if recipe is None else 0)
-        held = 0 if recipe is None else recipe.held
-    else:
-        total += step.own
-        for tensor, storage, size in step.saved:
-            if tensor not in state.recipes or not state.recipes[tensor].exact:
-                total += keep(storage, size)
-    return _Move(total, seconds, held)
+            self._total += self._step.bits
+        if recipe is not None and self._step.y is not None:
+            self._held = recipe.held if recipe.exact else 0
+            self._leave(recipe)  # a layer that pools leaves the norm to be done again here
+
+    def _gate(self) -> None:
+        self._linear()
+        self._leave(_Recipe(self._held, 0.0, self._recipe is None or self._recipe.exact))
+
+    def _dropout(self) -> None:
+        self._total += self._step.own
+        if self._recipe is not None:
+            self._leave(self._recipe)
+
+    def _linear(self) -> None:
+        self._total += self._step.own + self._keep_x()
+        self._held = 0 if self._recipe is None else self._recipe.held
+
+    def _other(self) -> None:
+        self._total += self._step.own
+        for tensor, storage, size in self._step.saved:
+            known = self._state.recipes.get(tensor)
+            if known is None or not known.exact:
+                self._total += self._keep(storage, size)
 
 
 @dataclass(frozen=True)
@@ -189,7 +215,7 @@ def evaluate(steps: Sequence[LayerCall], options: Mapping[str, tuple[str, int, s
     taken: dict[str, Option] = {}
     for step in steps:
         option = _named(step, options.get(step.name, KEEP.key))
-        move = _go(state, step, option)
+        move = _Call(state, step, option).go()
         total, seconds = total + move.bytes, seconds + move.seconds
         peak = max(peak, total + step.scratch + move.held)
         if step.name not in taken or option.way != "keep":
@@ -203,7 +229,7 @@ def kept_by_layer(steps: Sequence[LayerCall], options: Mapping[str, tuple[str, i
     state = _State()
     found: dict[str, int] = {}
     for step in steps:
-        move = _go(state, step, _named(step, options.get(step.name, KEEP.key)))
+        move = _Call(state, step, _named(step, options.get(step.name, KEEP.key))).go()
         found[step.name] = found.get(step.name, 0) + move.bytes
     return found
 
@@ -282,7 +308,7 @@ class Planner:
                 tied = state.chosen.get(step.name)
                 for key in keys[step.name] if tied is None else [tied]:
                     now = state.copy()
-                    move = _go(now, step, _named(step, key))
+                    move = _Call(now, step, _named(step, key)).go()
                     room = limit - step.scratch - move.held - move.bytes
                     now.chosen[step.name] = key
                     _forget(now, over)
