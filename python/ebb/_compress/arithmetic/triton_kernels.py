@@ -21,27 +21,13 @@ _WORDS = 64
 _ROUNDS = 8  # so many times, where it looks for the largest
 
 
+# fmt: off
 @triton.jit
 def _box_sums(
-    x,
-    y,
-    total,
-    channels,
-    in_h,
-    in_w,
-    out_h,
-    out_w,
-    step_h,
-    step_w,
-    from_h,
-    from_w,
-    BOX_H: tl.constexpr,
-    BOX_W: tl.constexpr,
-    LAST: tl.constexpr,
-    MEAN: tl.constexpr,
-    MANY: tl.constexpr,
-    WIDE: tl.constexpr,
+    x, y, total, channels, in_h, in_w, out_h, out_w, step_h, step_w, from_h, from_w,
+    BOX_H: tl.constexpr, BOX_W: tl.constexpr, LAST: tl.constexpr, MEAN: tl.constexpr, MANY: tl.constexpr, WIDE: tl.constexpr,
 ):
+    # fmt: on
     at = first(MANY, WIDE) + tl.arange(0, MANY)
     there = at < total
     # Neighbouring threads take neighbours in memory.
