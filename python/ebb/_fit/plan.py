@@ -190,7 +190,7 @@ class _Call:
     def _other(self) -> None:
         self._total += self._step.own
         for tensor, storage, size in self._step.saved:
-            known = self._state.recipes.get(tensor)
+            known = None if tensor is None else self._state.recipes.get(tensor)
             if known is None or not known.exact:
                 self._total += self._keep(storage, size)
 
