@@ -120,7 +120,7 @@ quick_tests() {
   stage python run_pytest -m "not slow" tests/python
   left_out+=(
     "C++: suites labelled slow, examples, consumer: ./dev test all"
-    "Python: $(grep -oE '[0-9]+ deselected' build/log/python.txt || echo none) as slow, the full number of random examples: ./dev test all"
+    "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
     "sanitizers, fuzzing, clang-tidy, wheel, public headers one by one, CUDA, extensions: ./dev test all")
   summary
 }
