@@ -72,7 +72,7 @@ run_ctest() {
 }
 
 run_pytest() {
-  .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile -p no:cacheprovider --junit-xml "$results/pytest.xml" "$@"
+  EBB_RESULTS=$results .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile -p no:cacheprovider --junit-xml "$results/pytest.xml" "$@"
 }
 
 sanitized() {

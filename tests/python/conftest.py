@@ -37,7 +37,7 @@ def take_few_examples(items):
 
 def pytest_deselected(items):
     """For ./dev test, which says how many it left out; processes side by side tell nobody."""
-    if folder := os.environ.get("results"):
+    if folder := os.environ.get("EBB_RESULTS"):
         pathlib.Path(folder, "left_out").write_text(str(len(items)))
 
 
