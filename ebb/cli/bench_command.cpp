@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/bench_command.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -73,15 +72,15 @@ struct AsyncDefaults {
   const char* repeat;
   double profile_seconds;
 };
-constexpr AsyncDefaults kUsual = {"256KiB", "8", "100,200,500,1000", "1,2,5,10,20,50,100", "1,4,16",
-                                  "3",      0.3};
-constexpr AsyncDefaults kQuick = {"256KiB", "8", "20,60", "2,5,20", "2,16", "3", 0.05};
+constexpr AsyncDefaults kUsualAsync = {
+    "256KiB", "8", "100,200,500,1000", "1,2,5,10,20,50,100", "1,4,16", "3", 0.3};
+constexpr AsyncDefaults kQuickAsync = {"256KiB", "8", "20,60", "2,5,20", "2,16", "3", 0.05};
 
 AsyncSetup read_async(const AsyncWords& words) {
   if (words.json && words.csv) {
     fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
   }
-  const AsyncDefaults& usual = words.quick ? kQuick : kUsual;
+  const AsyncDefaults& usual = words.quick ? kQuickAsync : kUsualAsync;
   const auto counts = [](const char* option, const std::optional<std::string>& word,
                          const char* otherwise, std::int64_t most) {
     return read_counts(option, word.value_or(otherwise), 1, most);
@@ -127,7 +126,7 @@ Command declare_async(CLI::App& app) {
   const auto words = std::make_shared<AsyncWords>();
   Heading step(app, "The step");
   step.option("--state", words->state, "BYTES",
-              "Size of a state; default " + std::string(kUsual.state));
+              "Size of a state; default " + std::string(kUsualAsync.state));
   step.option("--sweeps", words->sweeps, "K",
               "Sweeps over the state in each step: compute per\n"
               "byte; default 8");
@@ -143,39 +142,29 @@ Command declare_async(CLI::App& app) {
   axes.option("--steps", words->steps, "N[,N...]",
               "Numbers of steps of (a), the last one also of (b)\n"
               "and (c); default " +
-                  std::string(kUsual.steps));
+                  std::string(kUsualAsync.steps));
   axes.option("--interval", words->interval, "K[,K...]",
-              "Intervals of (b); default " + std::string(kUsual.interval));
+              "Intervals of (b); default " + std::string(kUsualAsync.interval));
   axes.option("--vary-sweeps", words->vary_sweeps, "K[,K...]",
-              "Sweeps of (c); default " + std::string(kUsual.vary_sweeps));
+              "Sweeps of (c); default " + std::string(kUsualAsync.vary_sweeps));
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "Fewer points: a few seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with three series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  app.footer(kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd);
+  set_footer(app, kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer_async(*words, out, err); };
 }
 
 }  // namespace
 
 Command declare_bench(CLI::App& app) {
-  app.require_subcommand(1);
-  app.footer(kBenchFooter);
-  std::vector<std::pair<CLI::App*, Command>> experiments;
-  const auto add = [&](const char* name, const char* what, Command (*declare)(CLI::App&)) {
-    CLI::App& experiment = *app.add_subcommand(name, what);
-    experiments.emplace_back(&experiment, declare(experiment));
-  };
-  add("async", "Asynchronous checkpointing (Kukreja et al. 2018)", declare_async);
-  add("gruslys", "A small part of the memory (Gruslys et al. 2016)", declare_gruslys);
-  add("double", "Two levels of memory (Bencheikh et al. 2024)", declare_double);
-  return [experiments](std::ostream& out, std::ostream& err) {
-    for (const auto& [experiment, command] : experiments) {
-      if (experiment->parsed()) command(out, err);
-    }
-  };
+  set_footer(app, kBenchFooter);
+  return declare_subcommands(
+      app, {{"async", "Asynchronous checkpointing (Kukreja et al. 2018)", declare_async},
+            {"gruslys", "A small part of the memory (Gruslys et al. 2016)", declare_gruslys},
+            {"double", "Two levels of memory (Bencheikh et al. 2024)", declare_double}});
 }
 
 }  // namespace ebb

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ebb/cli/bench_command.h"
+#include "ebb/cli/heading.h"
 #include "ebb/cli/plan_command.h"
 #include "ebb/cli/probe_command.h"
 #include "ebb/cli/train_command.h"
@@ -125,23 +126,16 @@ int exit_code(ErrorCode code) {
 int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
   CLI::App app("ebb: backpropagation through time in the memory you have.", "ebb");
   app.set_version_flag("--version", std::string("ebb ") + version());
-  app.require_subcommand(1);
-  struct Subcommand {
-    const CLI::App* app;
-    Command run;
-  };
-  std::vector<Subcommand> subcommands;
-  const auto add = [&](const char* name, const char* help, Command (*declare)(CLI::App&)) {
-    CLI::App& subcommand = *app.add_subcommand(name, help);
-    subcommands.push_back({&subcommand, declare(subcommand)});
-  };
-  add("plan",
-      "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions",
-      declare_plan);
-  add("probe", "Measure a step and the tiers of this machine, for plans", declare_probe);
-  add("train", "Train a recurrent or spiking net on long sequences inside a memory budget",
-      declare_train);
-  add("bench", "Run a paper's experiment on this machine, predicted and measured", declare_bench);
+  const Command command = declare_subcommands(
+      app,
+      {{"plan",
+        "Find the fastest exact plan inside a memory budget: does it fit, how slow, which actions",
+        declare_plan},
+       {"probe", "Measure a step and the tiers of this machine, for plans", declare_probe},
+       {"train", "Train a recurrent or spiking net on long sequences inside a memory budget",
+        declare_train},
+       {"bench", "Run a paper's experiment on this machine, predicted and measured",
+        declare_bench}});
   try {
     std::vector<std::string> words = renamed(args, err);
     std::ranges::reverse(words);  // CLI11 takes the last first
@@ -153,9 +147,7 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
     err << usage_message(app, error);
     return kBadUsage;
   }
-  const CLI::App* const asked = app.get_subcommands().front();
-  const auto found = std::ranges::find(subcommands, asked, &Subcommand::app);
-  return run_parsed(full_name(app), found->run, out, err);
+  return run_parsed(full_name(app), command, out, err);
 }
 
 }  // namespace ebb

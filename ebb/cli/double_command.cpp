@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/double_command.h"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -14,13 +13,14 @@
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/core/workers.h"
+#include "ebb/experiments/bench_net.h"
 #include "ebb/experiments/double_bench.h"
 #include "ebb/experiments/double_text.h"
 
 namespace ebb {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kDoubleFooter = R"(
 Checkpoints at two levels, in a small local memory and in a large slow one, let
 a sparse spiking net learn from sequences more than 10 times as long, or with 4
 times the units, at little more time (Bencheikh, Finkbeiner, Neftci 2024). The
@@ -34,7 +34,7 @@ predicted and measured. Every gradient is compared with plain's, bit for bit.
 
 )";
 
-constexpr const char* kFooterEnd = R"(Each is tried alone, under the budget. Ctrl-C cancels.
+constexpr const char* kDoubleFooterEnd = R"(Each is tried alone, under the budget. Ctrl-C cancels.
 Exit codes: 0 done, 2 bad usage, 3 the budget is too small, 4 a tier fails, 130
 cancelled.
 
@@ -44,7 +44,6 @@ Examples
   ebb bench double --budget 4MiB --hidden 2048 --tier nvme:file=/scratch
 )";
 
-constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10'000'000;
 constexpr std::int64_t kMostFactor = 10'000, kMostScale = 1'000'000;
 
 struct DoubleWords {
@@ -55,7 +54,7 @@ struct DoubleWords {
 };
 
 // Left out.
-struct Defaults {
+struct DoubleDefaults {
   const char* input;
   const char* hidden;
   const char* batch;
@@ -66,9 +65,9 @@ struct Defaults {
   double profile_seconds;
   std::int64_t most_searched;
 };
-constexpr Defaults kUsual = {"64",          "512", "8", "2MiB", "2,5,10,20,50",
-                             "1,2,5,10,20", "3",   0.3, 1024};
-constexpr Defaults kQuick = {"64", "256", "8", "1MiB", "10,40", "2,10", "2", 0.05, 64};
+constexpr DoubleDefaults kUsualDouble = {"64",          "512", "8", "2MiB", "2,5,10,20,50",
+                                         "1,2,5,10,20", "3",   0.3, 1024};
+constexpr DoubleDefaults kQuickDouble = {"64", "256", "8", "1MiB", "10,40", "2,10", "2", 0.05, 64};
 constexpr const char* kDensity = "10";
 constexpr const char* kRate = "5";
 constexpr const char* kScale = "20";
@@ -78,7 +77,7 @@ DoubleSetup read_words(const DoubleWords& words) {
   if (words.json && words.csv) {
     fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
   }
-  const Defaults& usual = words.quick ? kQuick : kUsual;
+  const DoubleDefaults& usual = words.quick ? kQuickDouble : kUsualDouble;
   const auto count = [](const char* option, const std::optional<std::string>& word,
                         const char* otherwise, std::int64_t most, std::int64_t least = 1) {
     return read_count(option, word.value_or(otherwise), least, most);
@@ -122,15 +121,11 @@ void answer(const DoubleWords& words, std::ostream& out, std::ostream& err) {
   }
 }
 
-std::string by_default(const char* what, const char* value) {
-  return std::string(what) + "; default " + value;
-}
-
 void declare_net(CLI::App& app, DoubleWords& words) {
   Heading net(app, "The net");
-  net.option("--input", words.input, "I", by_default("Inputs, which spike", kUsual.input));
-  net.option("--hidden", words.hidden, "H", by_default("Units, lif neurons", kUsual.hidden));
-  net.option("--batch", words.batch, "B", by_default("Sequences at a time", kUsual.batch));
+  net.option("--input", words.input, "I", by_default("Inputs, which spike", kUsualDouble.input));
+  net.option("--hidden", words.hidden, "H", by_default("Units, lif neurons", kUsualDouble.hidden));
+  net.option("--batch", words.batch, "B", by_default("Sequences at a time", kUsualDouble.batch));
   net.option("--density", words.density, "P",
              by_default("Percent of the recurrent weights that are\nthere", kDensity));
   net.option("--rate", words.rate, "P",
@@ -150,7 +145,7 @@ Command declare_double(CLI::App& app) {
   declare_net(app, *words);
   Heading memory(app, "The memory");
   memory.option("--budget", words->budget, "BYTES",
-                by_default("Bytes of local memory", kUsual.budget));
+                by_default("Bytes of local memory", kUsualDouble.budget));
   memory.options("--tier", words->tiers, "NAME:KIND,...",
                  "A slow memory of this machine; repeat for more,\n"
                  "each is tried alone. Default ram:memory, then\n"
@@ -159,16 +154,17 @@ Command declare_double(CLI::App& app) {
   axes.option("--steps", words->steps, "T",
               "Time steps of plain, where fewer are wanted than\nfit the budget");
   axes.option("--longer", words->longer, "K[,K...]",
-              by_default("Lengths of (c), times that of\nplain", kUsual.longer));
+              by_default("Lengths of (c), times that of\nplain", kUsualDouble.longer));
   axes.option("--rates", words->rates, "P[,P...]",
-              by_default("Rates of (e), in percent", kUsual.rates));
-  axes.option("--repeat", words->repeat, "R",
-              by_default("The best of R runs and of R measurements of the\nstep", kUsual.repeat));
+              by_default("Rates of (e), in percent", kUsualDouble.rates));
+  axes.option(
+      "--repeat", words->repeat, "R",
+      by_default("The best of R runs and of R measurements of the\nstep", kUsualDouble.repeat));
   axes.flag("--quick", words->quick, "A smaller net and fewer points: some seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object, a series for each table");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  app.footer(kFooter + real_tier_sentence() + kFooterEnd);
+  set_footer(app, kDoubleFooter + real_tier_sentence() + kDoubleFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/gruslys_command.h"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -12,13 +11,14 @@
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/core/workers.h"
+#include "ebb/experiments/bench_net.h"
 #include "ebb/experiments/gruslys_bench.h"
 #include "ebb/experiments/gruslys_text.h"
 
 namespace ebb {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kGruslysFooter = R"(
 Backpropagation through time in a small part of the memory that keeping
 everything needs (Gruslys, Munos, Danihelka, Lanctot, Graves 2016: 95 % less for
 a third more time at 1000 steps). The experiment runs an lstm and shows, beside
@@ -36,8 +36,6 @@ Examples
   ebb bench gruslys --hidden 256 --batch 100 --memory 2,5 --lengths 1000,10000
 )";
 
-constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10'000'000;
-
 struct GruslysWords {
   std::optional<std::string> input, hidden, batch, steps, chunk, memory, lengths, budgets, threads,
       repeat;
@@ -45,7 +43,7 @@ struct GruslysWords {
 };
 
 // Left out.
-struct Defaults {
+struct GruslysDefaults {
   const char* input;
   const char* hidden;
   const char* batch;
@@ -56,15 +54,16 @@ struct Defaults {
   const char* repeat;
   double profile_seconds;
 };
-constexpr Defaults kUsual = {"8",       "128", "50", "1000", "1,2,5,10", "100,300,1000,3000",
-                             "5,10,20", "3",   0.5};
-constexpr Defaults kQuick = {"8", "64", "20", "400", "2,5,10", "100,400", "5,20", "3", 0.1};
+constexpr GruslysDefaults kUsualGruslys = {
+    "8", "128", "50", "1000", "1,2,5,10", "100,300,1000,3000", "5,10,20", "3", 0.5};
+constexpr GruslysDefaults kQuickGruslys = {"8",       "64",   "20", "400", "2,5,10",
+                                           "100,400", "5,20", "3",  0.1};
 
 GruslysSetup read_words(const GruslysWords& words) {
   if (words.json && words.csv) {
     fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
   }
-  const Defaults& usual = words.quick ? kQuick : kUsual;
+  const GruslysDefaults& usual = words.quick ? kQuickGruslys : kUsualGruslys;
   const auto count = [](const char* option, const std::optional<std::string>& word,
                         const char* otherwise, std::int64_t least, std::int64_t most) {
     return read_count(option, word.value_or(otherwise), least, most);
@@ -100,37 +99,34 @@ void answer(const GruslysWords& words, std::ostream& out, std::ostream& err) {
   }
 }
 
-std::string by_default(const char* what, const char* value) {
-  return std::string(what) + "; default " + value;
-}
-
 }  // namespace
 
 Command declare_gruslys(CLI::App& app) {
   const auto words = std::make_shared<GruslysWords>();
   Heading net(app, "The net");
-  net.option("--input", words->input, "I", by_default("Inputs", kUsual.input));
-  net.option("--hidden", words->hidden, "H", by_default("Units of the lstm", kUsual.hidden));
-  net.option("--batch", words->batch, "B", by_default("Sequences at a time", kUsual.batch));
+  net.option("--input", words->input, "I", by_default("Inputs", kUsualGruslys.input));
+  net.option("--hidden", words->hidden, "H", by_default("Units of the lstm", kUsualGruslys.hidden));
+  net.option("--batch", words->batch, "B", by_default("Sequences at a time", kUsualGruslys.batch));
   net.option("--chunk", words->chunk, "K",
              "Time steps that plans count as one step; default\nchosen from the other sizes");
   net.option("--threads", words->threads, "N", "Default one for each processor");
   Heading axes(app, "The axes");
-  axes.option("--steps", words->steps, "T",
-              by_default("Time steps of (a), which percents of memory refer\nto", kUsual.steps));
+  axes.option(
+      "--steps", words->steps, "T",
+      by_default("Time steps of (a), which percents of memory refer\nto", kUsualGruslys.steps));
   axes.option("--memory", words->memory, "P[,P...]",
-              by_default("Percents of plain memory of (a)", kUsual.memory));
+              by_default("Percents of plain memory of (a)", kUsualGruslys.memory));
   axes.option("--lengths", words->lengths, "T[,T...]",
-              by_default("Time steps of (b)", kUsual.lengths));
+              by_default("Time steps of (b)", kUsualGruslys.lengths));
   axes.option("--budgets", words->budgets, "P[,P...]",
-              by_default("Percents of plain memory of (b)", kUsual.budgets));
+              by_default("Percents of plain memory of (b)", kUsualGruslys.budgets));
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "A smaller net and fewer points: a few seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with two series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  app.footer(kFooter);
+  set_footer(app, kGruslysFooter);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/plan_command.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -21,7 +20,7 @@
 namespace ebb {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kPlanFooter = R"(
 Sizes are bytes with an optional unit (64KiB, 1.5GiB, 4GB); times are seconds. The defaults are
 the units of the literature: one second a step, one byte a state.
 
@@ -223,7 +222,7 @@ Command declare_plan(CLI::App& app) {
   declare_memory(app, *words);
   declare_strategy(app, *words);
   declare_output(app, *words);
-  app.footer(kFooter);
+  set_footer(app, kPlanFooter);
   return [words](std::ostream& out, std::ostream&) { answer(*words, out); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/probe_command.h"
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -24,7 +23,7 @@
 namespace ebb {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kProbeFooter = R"(
 What is measured: a step of a nonlinear heat equation on a ring of floats, its
 adjoint, copies of its state within fast memory, and each tier with transfers of
 that state's size. Plans are made from the results:
@@ -35,7 +34,7 @@ Tiers are named by what they are; their speeds are measured. A capacity left out
 is what is free there now.
 )";
 
-constexpr const char* kFooterEnd = R"(
+constexpr const char* kProbeFooterEnd = R"(
 Exit codes: 0 done, 2 bad usage, 3 does not fit, 4 a file or tier fails.
 
 Examples
@@ -115,7 +114,7 @@ Command declare_probe(CLI::App& app) {
                 "Writes the step there, for ebb plan --chain");
   output.option("--platform-out", words->platform_out, "FILE.json",
                 "Writes copies and tiers there, for ebb plan\n--platform");
-  app.footer(kFooter + real_tier_lines() + kFooterEnd);
+  set_footer(app, kProbeFooter + real_tier_lines() + kProbeFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/train_command.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -29,7 +28,7 @@
 namespace ebb {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTrainFooter = R"(
 Gradients are exact, whatever the budget: the same bits as keeping everything.
 --strategy truncated:K is there for comparison and is not.
 
@@ -37,7 +36,7 @@ Gradients are exact, whatever the budget: the same bits as keeping everything.
 unlimited.
 )";
 
-constexpr const char* kFooterEnd = R"(--config reads a JSON object whose keys are
+constexpr const char* kTrainFooterEnd = R"(--config reads a JSON object whose keys are
 the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
@@ -313,14 +312,12 @@ Command declare_train(CLI::App& app) {
     Heading heading(app, row.heading);
     const std::string name = option_of(row.key);
     if (row.kind == Kind::flag) {
-      heading.flag(name.c_str(), words->flags[row.key], row.help);
+      heading.flag(name, words->flags[row.key], row.help);
       continue;
     }
-    app.add_option_function<std::string>(
-           name, [words, key = row.key](const std::string& word) { words->given[key] = word; },
-           help_of(row))
-        ->group(row.heading)
-        ->type_name(row.type);
+    heading.option(
+        name, [words, key = row.key](const std::string& word) { words->given[key] = word; },
+        row.type, help_of(row));
   }
   Heading memory(app, "The memory");
   memory.options("--tier", words->tiers, "NAME:KIND,...",
@@ -331,7 +328,7 @@ Command declare_train(CLI::App& app) {
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
-  app.footer(kFooter + real_tier_sentence() + kFooterEnd);
+  set_footer(app, kTrainFooter + real_tier_sentence() + kTrainFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

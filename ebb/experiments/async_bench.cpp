@@ -23,9 +23,9 @@ constexpr std::int64_t kUsualSlots = 10;  // as in the tables of Kukreja et al.
 constexpr double kNear = 0.1;
 constexpr double kMostTierSeconds = 1;
 
-class Bench {
+class AsyncBench {
  public:
-  explicit Bench(const AsyncSetup& setup) : setup_(setup), tiers_(slow_tiers(setup.tiers)) {}
+  explicit AsyncBench(const AsyncSetup& setup) : setup_(setup), tiers_(slow_tiers(setup.tiers)) {}
 
   AsyncResults run() {
     const std::vector<std::string> strategies = compared_strategies();
@@ -246,6 +246,6 @@ AsyncSummary summary_of(const AsyncResults& results) {
   return summary;
 }
 
-AsyncResults run_async_bench(const AsyncSetup& setup) { return Bench(setup).run(); }
+AsyncResults run_async_bench(const AsyncSetup& setup) { return AsyncBench(setup).run(); }
 
 }  // namespace ebb

@@ -15,8 +15,6 @@ namespace {
 // Beyond that a figure says no more, and would widen the table.
 std::string error_text(double error) { return error < 10 ? format_percent(error) : "> 999 %"; }
 
-using Points = std::span<const AsyncPoint>;
-
 double per_step(std::int64_t count, std::int64_t steps) {
   return static_cast<double>(count) / static_cast<double>(steps);
 }
@@ -28,7 +26,8 @@ std::string does_not_fit(const AsyncPoint& point) {
 
 // Points at one place of the x axis follow each other; it is named at the first of them.
 template <class Name>
-void write_series(const char* axis, Points points, std::ostream& out, Name name) {
+void write_series(const char* axis, std::span<const AsyncPoint> points, std::ostream& out,
+                  Name name) {
   std::vector<std::vector<std::string>> rows = {
       {axis, "strategy", "predicted", "measured", "error", "forwards", "memory", "waiting"}};
   std::string last;
@@ -92,7 +91,7 @@ Json json_of(const AsyncPoint& point, const Platform& platform) {
   return json;
 }
 
-Json json_of(Points points, const Platform& platform) {
+Json json_of(std::span<const AsyncPoint> points, const Platform& platform) {
   Json all = Json::array();
   for (const AsyncPoint& point : points) all.push_back(json_of(point, platform));
   return all;

@@ -10,6 +10,9 @@
 
 namespace ebb {
 
+// The most that commands take.
+inline constexpr std::int64_t kMostUnits = 65'536, kMostBatch = 65'535, kMostSteps = 10'000'000;
+
 class BenchNet {
  public:
   // Inputs are numbers from -1 to 1 or, with options.input_spikes, spikes of that rate: 0 to 1.

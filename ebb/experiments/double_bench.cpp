@@ -24,9 +24,9 @@ struct NetKey {
   double rate;
 };
 
-class Bench {
+class DoubleBench {
  public:
-  explicit Bench(const DoubleSetup& setup) : setup_(setup) {}
+  explicit DoubleBench(const DoubleSetup& setup) : setup_(setup) {}
 
   DoubleResults run() {
     for (const RealTier& tier : setup_.tiers) arrange(tier);
@@ -316,6 +316,6 @@ std::vector<std::string> double_strategies() {
   return {"store_all", "single_local", "single_remote", "double", "auto"};
 }
 
-DoubleResults run_double_bench(const DoubleSetup& setup) { return Bench(setup).run(); }
+DoubleResults run_double_bench(const DoubleSetup& setup) { return DoubleBench(setup).run(); }
 
 }  // namespace ebb

@@ -10,9 +10,7 @@
 namespace ebb {
 namespace {
 
-using Points = std::span<const DoublePoint>;
-
-Json points_json(Points points, const Platform& platform) {
+Json points_json(std::span<const DoublePoint> points, const Platform& platform) {
   Json all = Json::array();
   for (const DoublePoint& point : points) {
     Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, platform));

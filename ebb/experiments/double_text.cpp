@@ -14,7 +14,6 @@
 namespace ebb {
 namespace {
 
-using Points = std::span<const DoublePoint>;
 using Row = std::vector<std::string>;
 
 std::string rounded_number(double value, double unit) {
@@ -24,7 +23,7 @@ std::string rounded_number(double value, double unit) {
 std::string name_of(const Trial& trial) {
   return trial.strategy == "store_all" ? "plain" : trial.strategy;
 }
-std::string strategy_of(const Trial& trial) {
+std::string name_and_choice(const Trial& trial) {
   if (trial.strategy != "auto" || !trial.fits) return name_of(trial);
   return "auto: " + trial.chosen;
 }
@@ -72,8 +71,8 @@ std::string times_of(std::int64_t most, std::int64_t plain) {
   return rounded_number(static_cast<double>(most) / static_cast<double>(plain), 0.1) + "x";
 }
 
-void write_longest(const DoubleSetup& setup, const DoubleResults& results, Points points,
-                   std::ostream& out) {
+void write_longest(const DoubleSetup& setup, const DoubleResults& results,
+                   std::span<const DoublePoint> points, std::ostream& out) {
   std::vector<Row> most = {{"strategy", "time steps", "of plain"}};
   std::vector<Row> costs = {titles({"strategy", "steps", "transfers"})};
   for (const DoublePoint& point : points) {
@@ -82,7 +81,7 @@ void write_longest(const DoubleSetup& setup, const DoubleResults& results, Point
       most.push_back(
           {name_of(trial), most_of(point.most), times_of(point.most, results.plain_steps)});
     }
-    Row& row = costs.emplace_back(Row{strategy_of(trial), std::to_string(point.time_steps),
+    Row& row = costs.emplace_back(Row{name_and_choice(trial), std::to_string(point.time_steps),
                                       trial.sync ? "in turn" : "hidden"});
     add_costs(point, setup.chunk, row);
   }
@@ -102,15 +101,15 @@ void write_lengths(const DoubleSetup& setup, const DoubleResults& results,
     const bool same = std::exchange(last, point.time_steps) == point.time_steps;
     Row& row = rows.emplace_back(Row{same ? "" : std::to_string(point.time_steps),
                                      same ? "" : times_of(point.time_steps, results.plain_steps),
-                                     strategy_of(point.trial)});
+                                     name_and_choice(point.trial)});
     add_costs(point, setup.chunk, row);
   }
   out << "\n(c) Time against the length, transfers hidden\n\n";
   write_table(rows, out);
 }
 
-void write_largest(const DoubleSetup& setup, const DoubleResults& results, Points points,
-                   std::ostream& out) {
+void write_largest(const DoubleSetup& setup, const DoubleResults& results,
+                   std::span<const DoublePoint> points, std::ostream& out) {
   std::vector<Row> rows = {
       {"strategy", "most", "of plain", "units", "weights", "predicted", "measured", "moved"}};
   const std::int64_t plain = points.empty() ? 1 : points.front().most;
@@ -127,7 +126,8 @@ void write_largest(const DoubleSetup& setup, const DoubleResults& results, Point
   write_table(rows, out);
 }
 
-void write_activity(const DoubleSetup& setup, Points points, std::ostream& out) {
+void write_activity(const DoubleSetup& setup, std::span<const DoublePoint> points,
+                    std::ostream& out) {
   std::vector<Row> rows = {
       {"input", "activity", "plain", "strategy", "predicted", "measured", "moved"}};
   double last = -1;
@@ -138,7 +138,7 @@ void write_activity(const DoubleSetup& setup, Points points, std::ostream& out) 
                                : Row{format_percent(point.rate),
                                      format_percent(std::round(1000 * point.activity) / 1000),
                                      format_seconds(point.plain_seconds)});
-    row.push_back(strategy_of(point.trial));
+    row.push_back(name_and_choice(point.trial));
     add_ratios(point, row);
   }
   out << "\n(e) Against activity, at " << setup.long_factor
@@ -166,7 +166,7 @@ void write_bandwidth(const DoubleSetup& setup, const DoubleArrangement& found, s
   write_table(rows, out);
 }
 
-const DoublePoint* last_auto(Points points) {
+const DoublePoint* last_auto(std::span<const DoublePoint> points) {
   const DoublePoint* found = nullptr;
   for (const DoublePoint& point : points) {
     if (point.trial.strategy == "auto" && !point.trial.sync && point.trial.fits) found = &point;

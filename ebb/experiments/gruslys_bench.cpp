@@ -10,9 +10,9 @@
 namespace ebb {
 namespace {
 
-class Bench {
+class GruslysBench {
  public:
-  explicit Bench(const GruslysSetup& setup) : setup_(setup) {}
+  explicit GruslysBench(const GruslysSetup& setup) : setup_(setup) {}
 
   GruslysResults run() {
     work_ = setup_.steps;
@@ -101,6 +101,6 @@ class Bench {
 
 }  // namespace
 
-GruslysResults run_gruslys_bench(const GruslysSetup& setup) { return Bench(setup).run(); }
+GruslysResults run_gruslys_bench(const GruslysSetup& setup) { return GruslysBench(setup).run(); }
 
 }  // namespace ebb

@@ -17,8 +17,6 @@ namespace {
 constexpr std::int64_t kGoalPercent = 5;  // as in the paper's abstract
 constexpr double kGoalRatio = 4.0 / 3;
 
-using Points = std::span<const GruslysPoint>;
-
 std::string memory_of(const GruslysPoint& point) {
   if (point.percent) return std::to_string(*point.percent) + " %";
   if (point.trial.strategy == "sqrt") return "its own";
@@ -86,7 +84,7 @@ void write_by_steps(const GruslysResults& results, std::ostream& out) {
   write_table(rows, out);
 }
 
-bool all_same(Points points) {
+bool all_same(std::span<const GruslysPoint> points) {
   return std::ranges::all_of(points, [](const GruslysPoint& point) {
     return !point.trial.fits || point.trial.same_gradient;
   });
@@ -121,7 +119,7 @@ void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::
   lines.add("memory", "which are the same for every strategy");
 }
 
-Json points_json(Points points) {
+Json points_json(std::span<const GruslysPoint> points) {
   Json all = Json::array();
   for (const GruslysPoint& point : points) {
     Json& json = all.emplace_back(trial_json(point.trial, point.time_steps, {}));
