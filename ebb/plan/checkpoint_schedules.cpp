@@ -18,7 +18,6 @@ namespace {
 
 using Step = std::int64_t;
 using Said = ScheduleAction;
-using Kind = ScheduleAction::Kind;
 using Storage = ScheduleAction::Storage;
 using Key = std::pair<std::int8_t, Step>;  // place, step
 
@@ -105,7 +104,7 @@ class ScheduleCursor::Translation {
         foresight_(foresee(plan)),
         ahead_(plan.cursor()) {
     if (foresight_.start_used) saves_.push_back(Place::fast);
-    if (steps_ == 0) said_.push_back({.kind = Kind::end_forward});
+    if (steps_ == 0) said_.push_back({.kind = ScheduleAction::Kind::end_forward});
   }
 
   bool next(Said& action) {
@@ -135,7 +134,7 @@ class ScheduleCursor::Translation {
     }
     close();
     if (!queue_.empty()) refuse("it loads a state that no step runs from");
-    said_.push_back({.kind = Kind::end_reverse});
+    said_.push_back({.kind = ScheduleAction::Kind::end_reverse});
     ended_ = true;
   }
 
@@ -290,20 +289,25 @@ class ScheduleCursor::Translation {
 
   void forward(Step n0, Step n1, bool write_ics, bool write_adj_deps, Storage to) {
     work_state_ = false;
-    said_.push_back({.kind = Kind::forward,
+    said_.push_back({.kind = ScheduleAction::Kind::forward,
                      .n0 = n0,
                      .n1 = n1,
                      .write_ics = write_ics,
                      .write_adj_deps = write_adj_deps,
                      .to = to});
     if (n1 == steps_ && !std::exchange(forward_ended_, true))
-      said_.push_back({.kind = Kind::end_forward});
+      said_.push_back({.kind = ScheduleAction::Kind::end_forward});
   }
 
-  void reverse(Step n1, Step n0) { said_.push_back({.kind = Kind::reverse, .n0 = n0, .n1 = n1}); }
+  void reverse(Step n1, Step n0) {
+    said_.push_back({.kind = ScheduleAction::Kind::reverse, .n0 = n0, .n1 = n1});
+  }
 
   void transfer(bool move, Step n, Storage from, Storage to) {
-    said_.push_back({.kind = move ? Kind::move : Kind::copy, .n0 = n, .from = from, .to = to});
+    said_.push_back({.kind = move ? ScheduleAction::Kind::move : ScheduleAction::Kind::copy,
+                     .n0 = n,
+                     .from = from,
+                     .to = to});
   }
 
   [[noreturn]] void refuse(const char* why) const {

@@ -8,7 +8,6 @@
 namespace ebb {
 namespace {
 
-using Kind = ScheduleAction::Kind;
 using Storage = ScheduleAction::Storage;
 
 const char* name_of(Storage storage) {
@@ -32,24 +31,24 @@ const char* word_of(bool value) { return value ? "true" : "false"; }
 std::string to_json(const ScheduleAction& a) {
   std::ostringstream out;
   switch (a.kind) {
-    case Kind::forward:
+    case ScheduleAction::Kind::forward:
       out << R"({"action":"Forward","n0":)" << a.n0 << R"(,"n1":)" << a.n1 << R"(,"write_ics":)"
           << word_of(a.write_ics) << R"(,"write_adj_deps":)" << word_of(a.write_adj_deps)
           << R"(,"storage":")" << name_of(a.to) << R"("})";
       break;
-    case Kind::reverse:
+    case ScheduleAction::Kind::reverse:
       out << R"({"action":"Reverse","n1":)" << a.n1 << R"(,"n0":)" << a.n0
           << R"(,"clear_adj_deps":true})";
       break;
-    case Kind::copy:
-    case Kind::move:
-      out << R"({"action":")" << (a.kind == Kind::move ? "Move" : "Copy") << R"(","n":)" << a.n0
-          << R"(,"from_storage":")" << name_of(a.from) << R"(","to_storage":")" << name_of(a.to)
-          << R"("})";
+    case ScheduleAction::Kind::copy:
+    case ScheduleAction::Kind::move:
+      out << R"({"action":")" << (a.kind == ScheduleAction::Kind::move ? "Move" : "Copy")
+          << R"(","n":)" << a.n0 << R"(,"from_storage":")" << name_of(a.from)
+          << R"(","to_storage":")" << name_of(a.to) << R"("})";
       break;
-    case Kind::end_forward:
+    case ScheduleAction::Kind::end_forward:
       return R"({"action":"EndForward"})";
-    case Kind::end_reverse:
+    case ScheduleAction::Kind::end_reverse:
       return R"({"action":"EndReverse"})";
   }
   return out.str();

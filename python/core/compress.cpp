@@ -29,14 +29,14 @@ using Axis = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, 
                         std::int64_t, std::int64_t>;
 
 template <class Number>
-Number* at(Address address) {
+Number* pointer(Address address) {
   if (address == 0) fail(ErrorCode::invalid_argument, "an array's address is 0");
   return reinterpret_cast<Number*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 template <class Number>
-Number* at_or_null(Address address) {
-  return address == 0 ? nullptr : at<Number>(address);
+Number* pointer_or_null(Address address) {
+  return address == 0 ? nullptr : pointer<Number>(address);
 }
 
 // work(Number{}) for the type of that name.
@@ -86,7 +86,8 @@ void pool(const std::string& dtype, std::int64_t planes, const Sizes& sizes, con
   const Pooling pooling = kind == "max" ? Pooling::max : Pooling::average;
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      pool_blocks(workers, planes, axes, pooling, at<const Number>(x), at<Number>(pooled));
+      pool_blocks(workers, planes, axes, pooling, pointer<const Number>(x),
+                  pointer<Number>(pooled));
     });
   });
 }
@@ -108,8 +109,8 @@ void weight_gradient(const std::string& dtype, std::int64_t batch, std::int64_t 
   const ConvShape shape = shape_of(batch, in_channels, out_channels, groups, axes);
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      pooled_weight_gradient(workers, shape, at<const Number>(pooled), at<const Number>(gy),
-                             at<Number>(gw));
+      pooled_weight_gradient(workers, shape, pointer<const Number>(pooled),
+                             pointer<const Number>(gy), pointer<Number>(gw));
     });
   });
 }
@@ -129,8 +130,8 @@ void bits_of(const std::string& dtype, std::int64_t count, Address x, Address bi
   const Through through = through_of(rule);
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      sign_bits(workers, count, at<const Number>(x), through, static_cast<Number>(low),
-                static_cast<Number>(high), at<std::uint8_t>(bits));
+      sign_bits(workers, count, pointer<const Number>(x), through, static_cast<Number>(low),
+                static_cast<Number>(high), pointer<std::uint8_t>(bits));
     });
   });
 }
@@ -140,13 +141,13 @@ void mask(const std::string& dtype, std::int64_t count, Address bits, Address gy
   check_count("masked", count);
   if (count == 0) return;
   with_number(dtype, [&]<class Number>(Number) {
-    const auto* const set = at<const std::uint8_t>(bits);
+    const auto* const set = pointer<const std::uint8_t>(bits);
     with_workers(threads, [&](Workers& workers) {
       if (slope) {
-        masked_slope(workers, count, set, at<const Number>(gy), static_cast<Number>(*slope),
-                     at<Number>(gx));
+        masked_slope(workers, count, set, pointer<const Number>(gy), static_cast<Number>(*slope),
+                     pointer<Number>(gx));
       } else {
-        masked(workers, count, set, at<const Number>(gy), at<Number>(gx));
+        masked(workers, count, set, pointer<const Number>(gy), pointer<Number>(gx));
       }
     });
   });
@@ -158,7 +159,8 @@ void pack_indices(const std::string& dtype, std::int64_t count, Address indices,
   if (count == 0) return;
   with_index(dtype, [&]<class Index>(Index) {
     with_workers(threads, [&](Workers& workers) {
-      pack_small(workers, count, at<const Index>(indices), bits, at<std::uint8_t>(packed));
+      pack_small(workers, count, pointer<const Index>(indices), bits,
+                 pointer<std::uint8_t>(packed));
     });
   });
 }
@@ -169,7 +171,8 @@ void unpack_indices(const std::string& dtype, std::int64_t count, Address packed
   if (count == 0) return;
   with_index(dtype, [&]<class Index>(Index) {
     with_workers(threads, [&](Workers& workers) {
-      unpack_small(workers, count, at<const std::uint8_t>(packed), bits, at<Index>(indices));
+      unpack_small(workers, count, pointer<const std::uint8_t>(packed), bits,
+                   pointer<Index>(indices));
     });
   });
 }
@@ -179,9 +182,9 @@ void encode_channels(const std::string& dtype, std::int64_t batch, std::int64_t 
                      int threads) {
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      int8_channels_encode(workers, {batch, channels, inner}, at<const Number>(x),
-                           at_or_null<const Number>(mean), at<std::int8_t>(codes),
-                           at<float>(scales));
+      int8_channels_encode(workers, {batch, channels, inner}, pointer<const Number>(x),
+                           pointer_or_null<const Number>(mean), pointer<std::int8_t>(codes),
+                           pointer<float>(scales));
     });
   });
 }
@@ -191,8 +194,9 @@ void decode_channels(const std::string& dtype, std::int64_t batch, std::int64_t 
                      int threads) {
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      int8_channels_decode(workers, {batch, channels, inner}, at<const std::int8_t>(codes),
-                           at<const float>(scales), at_or_null<const Number>(mean), at<Number>(x));
+      int8_channels_decode(workers, {batch, channels, inner}, pointer<const std::int8_t>(codes),
+                           pointer<const float>(scales), pointer_or_null<const Number>(mean),
+                           pointer<Number>(x));
     });
   });
 }
@@ -203,8 +207,8 @@ void encode_blocks(const std::string& dtype, std::int64_t count, Address x, Addr
   if (count == 0) return;
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      int8_blocks_encode(workers, count, at<const Number>(x), at<std::int8_t>(codes),
-                         at<float>(scales));
+      int8_blocks_encode(workers, count, pointer<const Number>(x), pointer<std::int8_t>(codes),
+                         pointer<float>(scales));
     });
   });
 }
@@ -215,8 +219,8 @@ void decode_blocks(const std::string& dtype, std::int64_t count, Address codes, 
   if (count == 0) return;
   with_number(dtype, [&]<class Number>(Number) {
     with_workers(threads, [&](Workers& workers) {
-      int8_blocks_decode(workers, count, at<const std::int8_t>(codes), at<const float>(scales),
-                         at<Number>(x));
+      int8_blocks_decode(workers, count, pointer<const std::int8_t>(codes),
+                         pointer<const float>(scales), pointer<Number>(x));
     });
   });
 }
