@@ -119,7 +119,7 @@ quick_tests() {
   stage cpp run_ctest quick
   stage python run_pytest -m "not slow" tests/python
   left_out+=(
-    "C++: suites labelled slow, examples, consumer: ./dev test all"
+    "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
     "sanitizers, fuzzing, clang-tidy, wheel, public headers one by one, CUDA, extensions: ./dev test all")
   summary

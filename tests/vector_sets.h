@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases that run once with every vector instruction set that this machine has, named after it.
+// Cases that run once with every vector instruction set that this machine has, named after it; with
+// the widest and the narrowest unless the tests are thorough.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "ebb/device/vectors.h"
+#include "tests/thorough.h"
 
 namespace ebb::test {
 
@@ -16,9 +19,15 @@ class VectorSets : public testing::TestWithParam<std::string> {
   void TearDown() override { use_vector_set(vector_sets().front()); }
 };
 
+inline std::vector<std::string> tried_vector_sets() {
+  std::vector<std::string> sets = vector_sets();
+  if (!thorough() && sets.size() > 2) sets = {sets.front(), sets.back()};
+  return sets;
+}
+
 }  // namespace ebb::test
 
 // Once for each program's file with cases of VectorSets or of a suite made from it.
-#define EBB_WITH_EACH_VECTOR_SET(Suite)                                   \
-  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(vector_sets()), \
+#define EBB_WITH_EACH_VECTOR_SET(Suite)                                         \
+  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(tried_vector_sets()), \
                            [](const testing::TestParamInfo<std::string>& of) { return of.param; })

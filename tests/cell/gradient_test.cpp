@@ -9,8 +9,9 @@
 #include "ebb/run/network.h"
 #include "ebb/run/run.h"
 #include "ebb/run/verify.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::gradient_test {
 namespace {
 
 constexpr std::int64_t kSteps = 13, kBatch = 3, kInputs = 5, kOutputs = 4;
@@ -70,7 +71,7 @@ NetworkOptions network_of(const std::string& cell, const Variant& variant) {
   NetworkOptions options = variant.options;
   options.time_steps = kSteps;
   options.batch = kBatch;
-  options.threads = 2;
+  options.threads = thorough() ? 2 : 1;
   options.input_gradient = true;
   LayerOptions layer{.cell = cell,
                      .hidden = 53,
@@ -105,8 +106,8 @@ TEST_P(Gradient, IsThatOfFiniteDifferences) {
       .strategy = "store_all", .chain = Chain::uniform(net.steps(), {}), .platform = Platform{}};
   // A kink of max(x, 0) within the difference would show: it is seldom in a narrow one.
   const double width = cell == "rnn_relu" ? 1e-7 : 1e-5;
-  const GradientCheck check =
-      gradient_check(net, options, initial, GradientCheckOptions{.elements = 20, .width = width});
+  const GradientCheck check = gradient_check(
+      net, options, initial, GradientCheckOptions{.elements = thorough() ? 20 : 4, .width = width});
   EXPECT_LT(check.largest_error(), cell == "rnn_relu" ? 1e-4 : 1e-6) << check.text();
 
   ebb::Run run(net, options);
@@ -114,7 +115,7 @@ TEST_P(Gradient, IsThatOfFiniteDifferences) {
   run.forward(initial, end);
   run.backward(std::vector<double>(end.size()), of_initial);
   const std::vector<double> found = dx;
-  for (std::size_t i = 0; i < x.size(); i += 7) {
+  for (std::size_t i = 0; i < x.size(); i += thorough() ? 7 : 29) {
     const double kept = x[i];
     const auto at = [&](double value) {
       x[i] = value;
@@ -135,4 +136,4 @@ INSTANTIATE_TEST_SUITE_P(Cells, Gradient,
                          });
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::gradient_test

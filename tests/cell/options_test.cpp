@@ -8,7 +8,7 @@
 #include "tests/message_of.h"
 #include "tests/vector_sets.h"
 
-namespace ebb::test {
+namespace ebb::test::options_test {
 namespace {
 
 NetworkOptions good() {
@@ -160,4 +160,4 @@ TEST_P(VectorSets, ATapeAndItsScratchFitSmallBudgets) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::options_test

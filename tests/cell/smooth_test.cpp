@@ -41,7 +41,7 @@ Smooth psi(Smooth x, Smooth) {
 
 }  // namespace ebb::test
 
-namespace ebb::test {
+namespace ebb::test::smooth_test {
 namespace {
 
 // All that a unit depends on: sums, fields, the spike before, parameters.
@@ -157,4 +157,4 @@ TEST(Smooth, EveryCell) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::smooth_test

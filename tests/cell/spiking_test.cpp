@@ -11,7 +11,7 @@
 #include "ebb/run/run.h"
 #include "tests/cell/plain_spiking.h"
 
-namespace ebb::test {
+namespace ebb::test::spiking_test {
 namespace {
 
 struct Case {
@@ -266,4 +266,4 @@ INSTANTIATE_TEST_SUITE_P(Cells, Spiking, testing::ValuesIn(cases()),
                          [](const auto& its) { return its.param.name; });
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::spiking_test

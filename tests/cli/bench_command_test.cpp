@@ -17,7 +17,7 @@
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::bench_command_test {
 namespace {
 
 using nlohmann::json;
@@ -202,4 +202,4 @@ TEST(BenchAsync, CtrlCCancels) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::bench_command_test

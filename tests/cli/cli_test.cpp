@@ -11,7 +11,7 @@
 #include "ebb/core/version.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::cli_test {
 namespace {
 
 using test::Outcome;
@@ -75,4 +75,4 @@ TEST(Cli, ShowsNoControlCharactersAndNoEndlessWords) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::cli_test

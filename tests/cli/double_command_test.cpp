@@ -12,7 +12,7 @@
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::double_command_test {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST(BenchDoubleHelp, ReadsWell) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::double_command_test

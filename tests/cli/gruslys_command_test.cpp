@@ -12,7 +12,7 @@
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::gruslys_command_test {
 namespace {
 
 using nlohmann::json;
@@ -124,4 +124,4 @@ TEST(BenchGruslysHelp, ReadsWell) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::gruslys_command_test

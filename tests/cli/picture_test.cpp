@@ -9,7 +9,7 @@
 
 #include "tests/plan/hand_made.h"
 
-namespace ebb {
+namespace ebb::test::picture_test {
 namespace {
 
 using test::copy_state;
@@ -125,4 +125,4 @@ TEST(Picture, StopsAfterSixtyRows) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::picture_test

@@ -13,7 +13,7 @@
 #include "ebb/plan/strategies.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::plan_command_test {
 namespace {
 
 using nlohmann::json;
@@ -335,4 +335,4 @@ TEST(PlanFailures, AChainFileSaysItAll) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::plan_command_test

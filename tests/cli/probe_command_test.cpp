@@ -12,7 +12,7 @@
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 
-namespace ebb {
+namespace ebb::test::probe_command_test {
 namespace {
 
 using nlohmann::json;
@@ -166,4 +166,4 @@ TEST(ProbeHelp, NamesEveryOptionAndFitsATerminal) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::probe_command_test

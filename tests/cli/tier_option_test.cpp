@@ -12,7 +12,7 @@
 #include "ebb/store/tier_kinds.h"
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::tier_option_test {
 namespace {
 
 using test::message_of;
@@ -67,4 +67,4 @@ TEST(RealTier, HasTheRoomThatIsFree) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::tier_option_test

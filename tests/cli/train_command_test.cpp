@@ -20,7 +20,7 @@
 #include "tests/cli/run.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb {
+namespace ebb::test::train_command_test {
 namespace {
 
 using nlohmann::json;
@@ -186,4 +186,4 @@ TEST(TrainFiles, ResumeReadsTheCheckpointOnce) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::train_command_test

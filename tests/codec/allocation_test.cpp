@@ -6,7 +6,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/counted_new.h"
 
-namespace ebb::test {
+namespace ebb::test::allocation_test {
 namespace {
 
 TEST(Allocation, NoneByCodecs) {
@@ -40,4 +40,4 @@ TEST(Allocation, NoneByFieldCodecs) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::allocation_test

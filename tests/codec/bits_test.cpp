@@ -5,7 +5,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::bits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(Bits, TakesZeroAndOneOnly) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::bits_test

@@ -6,8 +6,9 @@
 
 #include "ebb/core/error.h"
 #include "tests/codec/fields_of_elements.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::damage_test {
 namespace {
 
 void damage(Field& field, std::mt19937_64& random) {
@@ -29,7 +30,7 @@ TEST(Damage, NeverLeavesTheField) {
   for (const CodecRow& row : codecs()) {
     for (const Element element : {Element::f32, Element::f64}) {
       const auto codec = make_codec(row.name, element);
-      for (int round = 0; round < 2000; ++round) {
+      for (int round = 0; round < share_of(2000); ++round) {
         const Field field = bytes_of(spikes<double>(random() % 60, 0.15, random()));
         Field from =
             encoded(*codec, element == Element::f64
@@ -80,4 +81,4 @@ TEST(Damage, AnIndexBeyondTheFieldIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::damage_test

@@ -7,7 +7,7 @@
 #include "ebb/core/error.h"
 #include "tests/codec/fields_of_elements.h"
 
-namespace ebb::test {
+namespace ebb::test::events_test {
 namespace {
 
 template <class T>
@@ -83,4 +83,4 @@ TEST(Events, FieldsBeyondTheIndicesAreKeptAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::events_test

@@ -10,7 +10,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::fields_test {
 namespace {
 
 using testing::AllOf;
@@ -286,4 +286,4 @@ TEST(FieldCodec, RandomLayoutsAgainstTheCodecsThemselves) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::fields_test

@@ -5,7 +5,7 @@
 
 #include "tests/codec/fields_of_elements.h"
 
-namespace ebb::test {
+namespace ebb::test::half_test {
 namespace {
 
 // A two-byte format, by its definition.
@@ -152,4 +152,4 @@ TEST(Half, AgreesWithTheMachine) {
 #endif
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::half_test

@@ -8,7 +8,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::int8_test {
 namespace {
 
 using testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(Int8, TakesFiniteNumbersOnly) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::int8_test

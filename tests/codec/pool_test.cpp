@@ -7,7 +7,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::pool_test {
 namespace {
 
 using testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(Pool, FieldsHaveWholeRows) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::pool_test

@@ -7,7 +7,7 @@
 #include "ebb/core/error.h"
 #include "tests/codec/fields_of_elements.h"
 
-namespace ebb::test {
+namespace ebb::test::registry_test {
 namespace {
 
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 7, 8, 9, 15, 63, 64, 65, 127, 128, 129, 1000, 4099};
@@ -177,4 +177,4 @@ TEST(Registry, HugeSizesDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::registry_test

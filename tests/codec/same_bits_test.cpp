@@ -6,7 +6,7 @@
 #include "ebb/core/checksum.h"
 #include "tests/codec/fields_of_elements.h"
 
-namespace ebb::test {
+namespace ebb::test::same_bits_test {
 namespace {
 
 struct Recorded {
@@ -37,4 +37,4 @@ TEST(SameBits, OnEveryMachine) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::same_bits_test

@@ -6,7 +6,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::words_test {
 namespace {
 
 using testing::AllOf;
@@ -102,4 +102,4 @@ TEST(CodecWords, FieldsTooLargeForLz4) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::words_test

@@ -9,7 +9,7 @@
 #include "ebb/compress/small_indices.h"
 #include "tests/counted_new.h"
 
-namespace ebb::test {
+namespace ebb::test::allocation_test {
 namespace {
 
 void expect_scratch(const ConvShape& shape) {
@@ -62,4 +62,4 @@ TEST(Allocation, NoneElementByElement) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::allocation_test

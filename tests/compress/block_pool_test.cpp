@@ -11,8 +11,9 @@
 
 #include "ebb/core/random.h"
 #include "tests/message_of.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::block_pool_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,7 +74,7 @@ void expect_definition(const Axes& axes, std::uint64_t seed) {
 }
 
 TEST(BlockPool, IsTheMeanOrTheLargestOfEachBlock) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(share_of(100)); ++seed) {
     const Random random(seed, 7);
     const auto draw = [&](std::uint64_t i, std::uint64_t most) {
       return static_cast<std::int64_t>(1 + random.below(i, most));
@@ -116,4 +117,4 @@ TEST(BlockPool, SaysWhichSizeCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::block_pool_test

@@ -11,7 +11,7 @@
 #include "tests/codec/fields_of_elements.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::int8_rows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -126,4 +126,4 @@ TEST(Int8Rows, SayWhichSizeCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::int8_rows_test

@@ -12,8 +12,9 @@
 
 #include "ebb/core/random.h"
 #include "tests/message_of.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::pooled_gradient_test {
 namespace {
 
 using testing::HasSubstr;
@@ -173,7 +174,7 @@ ConvAxis random_axis(const Random& random, std::uint64_t part, std::uint64_t mos
 }
 
 TEST(PooledGradient, IsThatOfTheFilledMap) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(share_of(200)); ++seed) {
     const Random random(seed);
     const auto draw = [&](std::uint64_t i, std::uint64_t most) {
       return static_cast<std::int64_t>(1 + random.below(100000 + i, most));
@@ -261,4 +262,4 @@ TEST(PooledGradient, SaysWhichSizeCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::pooled_gradient_test

@@ -10,7 +10,7 @@
 
 #include "ebb/core/random.h"
 
-namespace ebb::test {
+namespace ebb::test::sign_bits_test {
 namespace {
 
 template <class Number>
@@ -93,4 +93,4 @@ TEST(SignBits, TheFirstIsTheLowest) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::sign_bits_test

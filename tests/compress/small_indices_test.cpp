@@ -9,7 +9,7 @@
 #include "ebb/core/random.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::small_indices_test {
 namespace {
 
 using testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(SmallIndices, SayWhichIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::small_indices_test

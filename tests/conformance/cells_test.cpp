@@ -7,26 +7,22 @@
 
 #include "ebb/cell/cell_table.h"
 #include "tests/conformance/walk.h"
+#include "tests/thorough.h"
 
 namespace ebb {
-namespace {
-
-std::string name_of(const CellFacts& cell) {
-  return std::string(cell.name) + (cell.synaptic ? "_synaptic" : "");
-}
-
-}  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
-static void PrintTo(const CellFacts& cell, std::ostream* out) { *out << name_of(cell); }
+static void PrintTo(const CellFacts& cell, std::ostream* out) {
+  *out << cell.name << (cell.synaptic ? "_synaptic" : "");
+}
 
-namespace test {
+namespace test::cells_test {
 namespace {
 
 class Cells : public testing::TestWithParam<CellFacts> {};
 
 TEST_P(Cells, SameBitsWithEveryStrategy) {
-  const auto step = cell_step(GetParam(), kSanitized ? 9 : 20);
+  const auto step = cell_step(GetParam(), thorough() ? 20 : 9);
   const Results expected = stored_all(*step);
   int runs = 0;
   for (const StrategyRow& strategy : strategies()) {
@@ -50,8 +46,8 @@ TEST_P(Cells, SameBitsWithEveryStrategy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, Cells, testing::ValuesIn(kCellFacts),
-                         [](const auto& row) { return name_of(row.param); });
+                         [](const auto& row) { return testing::PrintToString(row.param); });
 
 }  // namespace
-}  // namespace test
+}  // namespace test::cells_test
 }  // namespace ebb

@@ -7,9 +7,9 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "tests/conformance/walk.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::codecs_test {
 namespace {
 
 // Half of what storing everything takes, in encoded tapes.
@@ -62,7 +62,7 @@ TEST(Codecs, OfTapes) {
     if (!row.fixed) continue;
     for (const bool with_tier : {false, true}) {
       const bool bits = row.name == "bits";
-      const auto step = bits ? spiking_step(80) : gated_step(kSanitized ? 10 : 40);
+      const auto step = bits ? spiking_step(80) : gated_step(thorough() ? 40 : 10);
       SCOPED_TRACE(std::string(row.name) + (with_tier ? ", with a tier" : ""));
       const Results expected = stored_all(*step);
       RunOptions options = planned(*step, tiers(with_tier));
@@ -172,4 +172,4 @@ TEST(Codecs, WordsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::codecs_test

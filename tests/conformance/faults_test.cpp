@@ -15,9 +15,9 @@
 #include "ebb/plan/strategies.h"
 #include "ebb/store/file.h"
 #include "tests/conformance/walk.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::faults_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -182,7 +182,7 @@ class FaultyCalls {
 };
 
 // Of each kind, that faults really struck.
-constexpr std::int64_t kCases = kSanitized ? 15 : 350;
+const std::int64_t kCases = thorough() ? 350 : 15;
 
 struct Tally {
   std::int64_t cases = 0, struck = 0, made_good = 0, refused = 0;
@@ -278,4 +278,4 @@ TEST(Faults, OfSystemCallsByIoUring) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::faults_test

@@ -5,9 +5,9 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "tests/conformance/walk.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::lengths_test {
 namespace {
 
 TEST(Lengths, FoundWhileRunning) {
@@ -56,7 +56,7 @@ TEST(Lengths, UnknownNeedsABudgetAndCapacities) {
 
 TEST(Lengths, Long) {
   const TemporaryFolder folder;
-  const auto step = small_step(kSanitized ? 500 : 5000);
+  const auto step = small_step(thorough() ? 5000 : 500);
   const Results expected = stored_all(*step);
   for (const std::string strategy :
        {"auto", "revolve", "msm", "async", "sqrt", "online", "chain"}) {
@@ -112,4 +112,4 @@ TEST(Lengths, SyncWaitsForEveryTransfer) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::lengths_test

@@ -10,9 +10,9 @@
 #include "ebb/plan/strategies.h"
 #include "ebb/store/tier_kinds.h"
 #include "tests/conformance/walk.h"
-#include "tests/sanitized.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::strategies_test {
 namespace {
 
 using Maker = std::unique_ptr<TestStep> (*)(std::int64_t);
@@ -41,8 +41,8 @@ std::vector<Arrangement> arrangements(const std::string& folder) {
     all.push_back(
         {"file by io_uring", {file_tier(folder, room, "disk", {.engine = FileEngine::uring})}});
   }
-  // Planning is most of a sanitized test: the arrangements that use most of the store stand in.
-  if (kSanitized) all.erase(all.begin(), all.end() - (has_uring() ? 2 : 1));
+  // Planning is most of the test: the arrangements that use most of the store stand in.
+  if (!thorough()) all.erase(all.begin(), all.end() - (has_uring() ? 2 : 1));
   return all;
 }
 
@@ -63,7 +63,7 @@ TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
                           {uneven_step, {1, 2, 12, 40}},
                           {spiking_step, {60}},
                           {network_step, {1, 25}}};
-  if (kSanitized)
+  if (!thorough())
     sizes = {{small_step, {0, 1, 17}}, {gated_step, {9}}, {uneven_step, {12}}, {network_step, {9}}};
   for (const Size& size : sizes) {
     for (const std::int64_t steps : size.steps) {
@@ -88,7 +88,7 @@ TEST_P(Strategies, SameBitsInEveryBudgetAndTier) {
     }
   }
   // Every row works with at least one arrangement.
-  EXPECT_GE(runs_, kSanitized ? 4 : 20);
+  EXPECT_GE(runs_, thorough() ? 20 : 4);
   EXPECT_TRUE(folder.empty());
 }
 
@@ -102,4 +102,4 @@ INSTANTIATE_TEST_SUITE_P(Rows, Strategies, testing::ValuesIn(names()),
                          [](const auto& row) { return row.param; });
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::strategies_test

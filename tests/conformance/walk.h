@@ -11,8 +11,8 @@
 #include "ebb/plan/strategies.h"
 #include "ebb/run/run.h"
 #include "tests/conformance/steps.h"
-#include "tests/sanitized.h"
 #include "tests/temporary_folder.h"
+#include "tests/thorough.h"
 
 namespace ebb::test {
 
@@ -117,7 +117,7 @@ inline std::vector<Bytes> budgets(TestStep& step, RunOptions options, const std:
   if (!least) return {};
   const Bytes most = ample.plan().prediction.peak[0];
   if (most <= *least) return {*least};
-  if (kSanitized) return {*least + (most - *least) / 7};
+  if (!thorough()) return {*least + (most - *least) / 7};
   return {*least, *least + (most - *least) / 7, *least + (most - *least) / 2};
 }
 

@@ -8,7 +8,7 @@
 
 #include "ebb/core/error.h"
 
-namespace ebb {
+namespace ebb::test::bytes_test {
 namespace {
 
 TEST(ParseBytes, ReadsNumbersWithDecimalAndBinaryUnits) {
@@ -86,4 +86,4 @@ TEST(BytesLiterals, AreBinary) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::bytes_test

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ebb::test {
+namespace ebb::test::checksum_test {
 namespace {
 
 std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
@@ -51,4 +51,4 @@ TEST(Checksum, EveryFlippedBitShows) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::checksum_test

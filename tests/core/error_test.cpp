@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-namespace ebb {
+namespace ebb::test::error_test {
 namespace {
 
 TEST(Error, SaysTheProblemAndBehindItTheRemedy) {
@@ -47,4 +47,4 @@ TEST(Error, ACopyHasItsOwnWords) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::error_test

@@ -9,7 +9,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::json_test {
 namespace {
 
 using test::message_of;
@@ -114,4 +114,4 @@ TEST(JsonString, QuotesAndReplacesWhatIsNotText) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::json_test

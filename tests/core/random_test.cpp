@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ebb {
+namespace ebb::test::random_test {
 namespace {
 
 TEST(Random, IsEvenAndNormal) {
@@ -29,4 +29,4 @@ TEST(Random, StreamsDiffer) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::random_test

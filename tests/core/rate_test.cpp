@@ -9,7 +9,7 @@
 
 #include "ebb/core/error.h"
 
-namespace ebb {
+namespace ebb::test::rate_test {
 namespace {
 
 TEST(ParseRate, ReadsNumbersUnitsAndFractions) {
@@ -36,4 +36,4 @@ TEST(ParseRate, RefusesEverythingElseAndSaysWhatIsAllowed) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::rate_test

@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-namespace ebb::test {
+namespace ebb::test::step_table_test {
 namespace {
 
 std::int64_t draw(std::mt19937& random, std::int64_t below) {
@@ -66,4 +66,4 @@ TEST(StepTable, Ranges) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::step_table_test

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace ebb::test {
+namespace ebb::test::units_test {
 namespace {
 
 TEST(FormatSeconds, IsShort) {
@@ -33,4 +33,4 @@ TEST(FormatPercent, IsShort) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::units_test

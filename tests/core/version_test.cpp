@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ebb {
+namespace ebb::test::version_test {
 namespace {
 
 TEST(Version, IsThreeNumbers) {
@@ -12,4 +12,4 @@ TEST(Version, IsThreeNumbers) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::version_test

@@ -9,7 +9,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::words_test {
 namespace {
 
 using test::message_of;
@@ -78,4 +78,4 @@ TEST(Nearest, FindsTypingMistakesOnly) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::words_test

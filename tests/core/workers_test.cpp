@@ -7,7 +7,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::workers_test {
 namespace {
 
 TEST(Workers, EveryThreadWorksOnceACall) {
@@ -52,4 +52,4 @@ TEST(Workers, RefusesNumbersThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::workers_test

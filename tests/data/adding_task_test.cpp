@@ -7,7 +7,7 @@
 #include "tests/data/filled.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::adding_task_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(Adding, Shape) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::adding_task_test

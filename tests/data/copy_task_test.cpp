@@ -7,7 +7,7 @@
 #include "tests/data/filled.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::copy_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(CopyTask, Shape) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::copy_task_test

@@ -8,7 +8,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::image_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST_F(ImageTask, FilesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::image_task_test

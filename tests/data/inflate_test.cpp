@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::inflate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(Inflate, Damage) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::inflate_test

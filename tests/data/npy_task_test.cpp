@@ -10,7 +10,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::npy_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -159,4 +159,4 @@ TEST_F(NpyTask, LengthsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::npy_task_test

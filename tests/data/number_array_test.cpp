@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace ebb::test {
+namespace ebb::test::number_array_test {
 namespace {
 
 std::optional<std::size_t> count(std::vector<std::int64_t> shape, std::size_t most) {
@@ -35,4 +35,4 @@ TEST(NumberArray, ShapeText) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::number_array_test

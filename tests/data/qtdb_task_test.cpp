@@ -6,7 +6,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::qtdb_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST_F(QtdbTask, FilesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::qtdb_task_test

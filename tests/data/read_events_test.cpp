@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::read_events_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -33,4 +33,4 @@ TEST(ReadEvents, Refusals) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::read_events_test

@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::read_idx_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(ReadIdx, EveryBeginningIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::read_idx_test

@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::read_mat_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST(ReadMat, EveryBeginningIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::read_mat_test

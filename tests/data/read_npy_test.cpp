@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::read_npy_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -111,4 +111,4 @@ TEST(ReadNpy, EveryBeginningIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::read_npy_test

@@ -6,7 +6,7 @@
 
 #include "tests/data/made_files.h"
 
-namespace ebb::test {
+namespace ebb::test::read_wav_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -60,4 +60,4 @@ TEST(ReadWav, EveryBeginningIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::read_wav_test

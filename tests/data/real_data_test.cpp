@@ -14,7 +14,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::real_data_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -168,4 +168,4 @@ TEST_F(RealData, Speech) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::real_data_test

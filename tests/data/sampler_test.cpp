@@ -10,7 +10,7 @@
 #include "ebb/data/task.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::sampler_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(Sampler, Refusals) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::sampler_test

@@ -7,7 +7,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::speech_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST_F(SpeechTask, FilesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::speech_task_test

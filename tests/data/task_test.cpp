@@ -10,7 +10,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::task_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(Tasks, BatchesThatAreTooLarge) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::task_test

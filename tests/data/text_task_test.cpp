@@ -6,7 +6,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::text_task_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -85,4 +85,4 @@ TEST_F(TextTask, TooShort) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::text_task_test

@@ -8,7 +8,7 @@
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::whole_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(WholeFile, FilesOfAFolder) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::whole_file_test

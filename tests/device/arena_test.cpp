@@ -10,7 +10,7 @@
 
 #include "ebb/core/error.h"
 
-namespace ebb::test {
+namespace ebb::test::arena_test {
 namespace {
 
 using End = Arena::End;
@@ -215,4 +215,4 @@ TEST(Arena, OfNothing) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::arena_test

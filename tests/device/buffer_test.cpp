@@ -9,7 +9,7 @@
 #include "ebb/core/error.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::buffer_test {
 namespace {
 
 TEST(Buffer, IsAlignedAndChargedToTheByte) {
@@ -88,4 +88,4 @@ TEST(Buffer, MovesWithItsBytes) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::buffer_test

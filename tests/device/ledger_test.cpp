@@ -12,7 +12,7 @@
 #include "ebb/core/error.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::ledger_test {
 namespace {
 
 // The text of the refusal; anything else is a failure.
@@ -218,4 +218,4 @@ TEST(Ledger, ThreadsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::ledger_test

@@ -11,7 +11,7 @@
 #include "ebb/device/packed.h"
 #include "tests/vector_sets.h"
 
-namespace ebb::test {
+namespace ebb::test::products_test {
 namespace {
 
 template <class Number>
@@ -162,4 +162,4 @@ TEST(VectorSetsOfThisMachine, AreOfSeveralWidths) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::products_test

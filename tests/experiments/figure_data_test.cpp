@@ -8,7 +8,7 @@
 
 #include "ebb/experiments/trials_text.h"
 
-namespace ebb::test {
+namespace ebb::test::figure_data_test {
 namespace {
 
 TEST(FigureData, FieldsOfCsv) {
@@ -61,4 +61,4 @@ TEST(FigureData, ATrialThatRan) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::figure_data_test

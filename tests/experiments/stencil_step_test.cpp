@@ -15,7 +15,7 @@
 #include "ebb/run/verify.h"
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::stencil_step_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(StencilStep, SaysItsSizesAndRefusesOthers) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::stencil_step_test

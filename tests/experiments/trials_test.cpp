@@ -12,7 +12,7 @@
 #include "ebb/experiments/bench_net.h"
 #include "ebb/experiments/trials_text.h"
 
-namespace ebb {
+namespace ebb::test::trials_test {
 namespace {
 
 // As `ebb bench double` makes them, but for the sizes.
@@ -93,4 +93,4 @@ TEST(Trials, RatiosInThousandths) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::trials_test

@@ -13,7 +13,7 @@
 #include "tests/plan/ask.h"
 #include "tests/plan/vector_cursor.h"
 
-namespace ebb::test {
+namespace ebb::test::behaviour_unknown_test {
 namespace {
 
 constexpr StepCost kStep{
@@ -167,4 +167,4 @@ TEST(UnknownLength, FinishMustLieInTheLastAdvance) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::behaviour_unknown_test

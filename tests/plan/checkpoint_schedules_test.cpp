@@ -12,7 +12,7 @@
 #include "ebb/core/error.h"
 #include "tests/plan/hand_made.h"
 
-namespace ebb {
+namespace ebb::test::checkpoint_schedules_test {
 namespace {
 
 using test::copy_state;
@@ -285,4 +285,4 @@ TEST(CheckpointSchedules, RefusesWhatCannotBeSaidAndNamesTheAction) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::checkpoint_schedules_test

@@ -10,7 +10,7 @@
 
 #include "tests/plan/random_case.h"
 
-namespace ebb {
+namespace ebb::test::cuts_test {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -77,4 +77,4 @@ TEST(Cuts, NothingBetterIsNothingFound) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::cuts_test

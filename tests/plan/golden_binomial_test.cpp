@@ -17,7 +17,7 @@
 #include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_binomial_test {
 namespace {
 
 using ::testing::Contains;
@@ -292,4 +292,4 @@ TEST(GoldenBinomial, NoStepAdvancesMoreThanTheBorderSays) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_binomial_test

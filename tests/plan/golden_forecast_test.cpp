@@ -14,7 +14,7 @@
 #include "tests/plan/ask.h"
 #include "tests/plan/same.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_forecast_test {
 namespace {
 
 // beta(s,r) for values that fit, by multiplication from one side.
@@ -134,4 +134,4 @@ TEST(GoldenForecast, SecondsOfRevolve) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_forecast_test

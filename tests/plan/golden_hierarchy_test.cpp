@@ -10,7 +10,7 @@
 
 #include "tests/plan/ask.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_hierarchy_test {
 namespace {
 
 struct Costs {
@@ -140,4 +140,4 @@ TEST(GoldenHierarchy, Periods) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_hierarchy_test

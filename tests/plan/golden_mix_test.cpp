@@ -15,7 +15,7 @@
 #include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_mix_test {
 namespace {
 
 constexpr double kTableEntries = 1e12;  // no table of these tests is refused
@@ -249,4 +249,4 @@ TEST(GoldenMix, MixedAsReported) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_mix_test

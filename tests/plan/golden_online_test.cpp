@@ -14,7 +14,7 @@
 #include "ebb/plan/replay.h"
 #include "tests/plan/ask.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_online_test {
 namespace {
 
 using Steps = std::vector<std::int64_t>;
@@ -122,4 +122,4 @@ TEST(GoldenOnline, BesideKnownLength) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_online_test

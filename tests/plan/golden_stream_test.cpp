@@ -15,7 +15,7 @@
 
 #include "tests/plan/ask.h"
 
-namespace ebb::test {
+namespace ebb::test::golden_stream_test {
 namespace {
 
 constexpr std::int64_t kIntervals[] = {10, 20, 50, 100, 500};
@@ -131,4 +131,4 @@ TEST(GoldenStream, TimesAreTheFormulas) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::golden_stream_test

@@ -10,8 +10,9 @@
 #include <set>
 
 #include "ebb/plan/largest.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::held_test {
 namespace {
 
 std::int64_t draw(std::mt19937& random, std::int64_t below) {
@@ -23,7 +24,7 @@ TEST(TapeRanges, LikeASet) {
   std::mt19937 random(3);
   TapeRanges tapes;
   std::set<std::int64_t> plain;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < share_of(20'000); ++i) {
     const std::int64_t from = draw(random, steps);
     const std::int64_t to = std::min(steps, from + 1 + draw(random, 6));
     const auto low = plain.lower_bound(from);
@@ -71,4 +72,4 @@ TEST(Largest, OverEveryRange) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::held_test

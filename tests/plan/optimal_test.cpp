@@ -11,8 +11,9 @@
 
 #include "tests/plan/ask.h"
 #include "tests/plan/oracle.h"
+#include "tests/thorough.h"
 
-namespace ebb::test {
+namespace ebb::test::optimal_test {
 namespace {
 
 constexpr OracleOptions kStatesOnly{.allow_tapes = false, .tier_tapes = false};
@@ -76,6 +77,8 @@ void for_budgets(const std::string& strategy, std::int64_t n, const StepCost& st
 }
 
 // The rows below cover every strategy that says it is optimal.
+std::int64_t longest() { return thorough() ? 7 : 5; }
+
 TEST(Optimal, RowsThatSaySo) {
   std::vector<std::string_view> names;
   for (const StrategyRow& row : strategies()) {
@@ -88,7 +91,7 @@ TEST(Optimal, RowsThatSaySo) {
 TEST(Optimal, StoreAll) {
   for (const Costs& c : kCosts) {
     for (Bytes ratio = 1; ratio <= 4; ++ratio) {
-      for (std::int64_t n = 1; n <= 7; ++n) {
+      for (std::int64_t n = 1; n <= longest(); ++n) {
         for_budgets("store_all", n, step_of(c, ratio), 1,
                     [&](const PlanOptions& o) { expect_optimal(n, o, step_of(c, ratio), {}); });
       }
@@ -98,7 +101,7 @@ TEST(Optimal, StoreAll) {
 
 TEST(Optimal, StatesInSlots) {
   for (const Costs& c : kCosts) {
-    for (std::int64_t n = 1; n <= 7; ++n) {
+    for (std::int64_t n = 1; n <= longest(); ++n) {
       for (std::int64_t slots = 1; slots <= n; ++slots) {
         expect_optimal(n, in_slots("revolve", slots), step_of(c, 1), {});
         expect_optimal(n, in_slots("hsm", slots), step_of(c, 3), {});
@@ -112,7 +115,7 @@ TEST(Optimal, StatesInBytes) {
   for (const Costs& c : kCosts) {
     for (Bytes ratio = 1; ratio <= 4; ++ratio) {
       const StepCost step = step_of(c, ratio);
-      for (std::int64_t n = 1; n <= 7; ++n) {
+      for (std::int64_t n = 1; n <= longest(); ++n) {
         for_budgets("revolve", n, step, 9,
                     [&](const PlanOptions& o) { expect_optimal(n, o, step, kStatesOnly); });
         for_budgets("constant", n, step, 4,
@@ -129,7 +132,7 @@ TEST(Optimal, TapesInBytes) {
   for (const Costs& c : kCosts) {
     for (Bytes ratio = 1; ratio <= 4; ++ratio) {
       const StepCost step = step_of(c, ratio);
-      for (std::int64_t n = 1; n <= 7; ++n) {
+      for (std::int64_t n = 1; n <= longest(); ++n) {
         for_budgets("ism", n, step, 4 * step.tape, [&](const PlanOptions& o) {
           if (*o.budget % 2 == 0) expect_optimal(n, o, step, kTapesOnly);
         });
@@ -145,7 +148,7 @@ TEST(Optimal, TapesInBytes) {
 TEST(Optimal, Mixed) {
   for (const Costs& c : kCosts) {
     const StepCost step = step_of(c, 1);
-    for (std::int64_t n = 1; n <= 7; ++n) {
+    for (std::int64_t n = 1; n <= longest(); ++n) {
       for (Bytes slots = 1; slots <= n; ++slots) {
         expect_optimal(n, with_extra("mixed", 2 * slots), step, kNoRestart);
       }
@@ -255,4 +258,4 @@ TEST(Optimal, RecordingCheaperThanRunning) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::optimal_test

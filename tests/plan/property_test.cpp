@@ -10,7 +10,7 @@
 #include "tests/plan/random_case.h"
 #include "tests/plan/same.h"
 
-namespace ebb {
+namespace ebb::test::property_test {
 namespace {
 
 // Chains with their platforms; every strategy is planned on each at three budgets.
@@ -196,4 +196,4 @@ TEST(Property, MoreIsNeverSlowerOnLongChainsButForALittle) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::property_test

@@ -10,7 +10,7 @@
 #include "ebb/plan/replay.h"
 #include "tests/plan/vector_cursor.h"
 
-namespace ebb::test {
+namespace ebb::test::replay_memory_test {
 namespace {
 
 constexpr Place kDisk = Place::slow(0);
@@ -300,4 +300,4 @@ TEST(ReplayMemory, ManyItems) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::replay_memory_test

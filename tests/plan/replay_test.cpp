@@ -11,7 +11,7 @@
 #include "ebb/core/error.h"
 #include "tests/plan/vector_cursor.h"
 
-namespace ebb::test {
+namespace ebb::test::replay_test {
 namespace {
 
 constexpr Place kDisk = Place::slow(0);
@@ -357,4 +357,4 @@ TEST(Replay, LengthUnknown) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::replay_test

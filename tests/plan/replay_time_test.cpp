@@ -8,7 +8,7 @@
 #include "ebb/plan/replay.h"
 #include "tests/plan/vector_cursor.h"
 
-namespace ebb::test {
+namespace ebb::test::replay_time_test {
 namespace {
 
 constexpr Place kDisk = Place::slow(0);
@@ -336,4 +336,4 @@ TEST(ReplayTime, StepsOfDifferentCosts) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::replay_time_test

@@ -11,7 +11,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::text_test {
 namespace {
 
 using test::message_of;
@@ -184,4 +184,4 @@ TEST(Presets, AreAllReadableAndNamedAfterTheirFiles) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::text_test

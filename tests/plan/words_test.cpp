@@ -10,7 +10,7 @@
 #include "ebb/core/error.h"
 #include "tests/message_of.h"
 
-namespace ebb {
+namespace ebb::test::words_test {
 namespace {
 
 using test::message_of;
@@ -182,4 +182,4 @@ TEST(OptionWordsTest, SayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::words_test

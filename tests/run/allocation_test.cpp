@@ -10,7 +10,7 @@
 #include "tests/conformance/walk.h"
 #include "tests/counted_new.h"
 
-namespace ebb::test {
+namespace ebb::test::allocation_test {
 namespace {
 
 std::int64_t count(const std::function<void()>& work) {
@@ -58,4 +58,4 @@ TEST(Allocation, NothingButThePlansCursor) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::allocation_test

@@ -14,7 +14,7 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 
-namespace ebb {
+namespace ebb::test::handle_run_test {
 namespace {
 
 // x' = 3 x + i with numbers that wrap around: every state is known, and the order of reversal too.
@@ -239,4 +239,4 @@ TEST(HandleRun, RunsShareALedger) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::test::handle_run_test

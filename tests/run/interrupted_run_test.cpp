@@ -15,7 +15,7 @@
 #include "ebb/run/run.h"
 #include "tests/conformance/walk.h"
 
-namespace ebb::test {
+namespace ebb::test::interrupted_run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(Run, HearsOfCancellationThoughTheFirstStepsAreCheap) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::interrupted_run_test

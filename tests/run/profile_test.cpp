@@ -15,7 +15,7 @@
 #include "tests/conformance/walk.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::profile_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -147,4 +147,4 @@ TEST(Profile, WithinARun) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::profile_test

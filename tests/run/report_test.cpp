@@ -10,7 +10,7 @@
 #include "tests/conformance/walk.h"
 #include "tests/run/slow_medium.h"
 
-namespace ebb::test {
+namespace ebb::test::report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST(Report, SpeedsFarFromThePlan) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::report_test

@@ -14,7 +14,7 @@
 #include "tests/message_of.h"
 #include "tests/run/slow_medium.h"
 
-namespace ebb::test {
+namespace ebb::test::run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -328,4 +328,4 @@ TEST(Run, StepsWhoseSizesCannotBe) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::run_test

@@ -11,7 +11,7 @@
 #include "tests/conformance/walk.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::verify_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -129,4 +129,4 @@ TEST(GradientCheck, BadInput) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::verify_test

@@ -15,7 +15,7 @@
 #include "ebb/plan/strategies.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::walk_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST(PlanWalk, NothingIsAskedForWhereThereIsNoStep) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::walk_test

@@ -12,7 +12,7 @@
 #include "ebb/device/buffer.h"
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::fault_test {
 namespace {
 
 // Fails at its n-th transfer, with nothing or with half of it done.
@@ -291,4 +291,4 @@ TEST_P(FileFault, AFlippedBitInTheFileIsFound) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::fault_test

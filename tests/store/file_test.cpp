@@ -19,7 +19,7 @@
 #include "tests/message_of.h"
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::file_test {
 namespace {
 
 using ::testing::AllOf;
@@ -283,4 +283,4 @@ TEST(FileTier, UringIsRefusedWhereItIsMissing) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::file_test

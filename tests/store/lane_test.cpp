@@ -9,7 +9,7 @@
 
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::lane_test {
 namespace {
 
 // What a medium saw, and a gate for its writes and one for its reads.
@@ -191,4 +191,4 @@ TEST(Lane, GapsAreClosedBetweenTransfers) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::lane_test

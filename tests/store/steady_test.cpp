@@ -5,7 +5,7 @@
 #include "tests/counted_new.h"
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::steady_test {
 namespace {
 
 class Steady : public EveryTier {};
@@ -68,4 +68,4 @@ TEST(SteadyArena, AllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::steady_test

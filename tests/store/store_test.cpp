@@ -11,7 +11,7 @@
 #include "tests/message_of.h"
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::store_test {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Tiers, EveryTier, ::testing::ValuesIn(every_arrangement()), name_of);
@@ -293,4 +293,4 @@ TEST(Store, MistakesAreRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::store_test

@@ -5,7 +5,7 @@
 
 #include "tests/store/arrangements.h"
 
-namespace ebb::test {
+namespace ebb::test::transform_test {
 namespace {
 
 class EveryTransform : public EveryTier {};
@@ -185,4 +185,4 @@ TEST_P(EveryTransform, NoItemIsLargerThanItsBuffers) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::transform_test

@@ -9,7 +9,7 @@
 
 #include "ebb/core/random.h"
 
-namespace ebb::test {
+namespace ebb::test::batch_loss_test {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -210,4 +210,4 @@ TEST(BatchLoss, ScoresAddUp) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::batch_loss_test

@@ -23,7 +23,7 @@
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -381,4 +381,4 @@ TEST(Checkpoint, CanBeLoadedWhileItIsSaved) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::checkpoint_test

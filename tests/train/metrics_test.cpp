@@ -15,7 +15,7 @@
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::metrics_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(Metrics, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::metrics_test

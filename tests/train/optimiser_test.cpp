@@ -12,7 +12,7 @@
 #include "ebb/core/random.h"
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::optimiser_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -203,4 +203,4 @@ TEST(Optimiser, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::optimiser_test

@@ -11,7 +11,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::options_test {
 namespace {
 
 using nlohmann::json;
@@ -154,4 +154,4 @@ TEST(TrainOptions, Truncation) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::options_test

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace ebb::test {
+namespace ebb::test::ranks_test {
 namespace {
 
 void expect_alone(Ranks& ranks) {
@@ -42,4 +42,4 @@ TEST(Ranks, OneProcessOfALauncherIsAlone) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::ranks_test

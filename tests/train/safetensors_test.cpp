@@ -10,7 +10,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -193,4 +193,4 @@ TEST(Safetensors, CopiesOnlyWhatFits) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::safetensors_test

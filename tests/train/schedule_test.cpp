@@ -8,7 +8,7 @@
 
 #include "tests/message_of.h"
 
-namespace ebb::test {
+namespace ebb::test::schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(Schedule, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::schedule_test
