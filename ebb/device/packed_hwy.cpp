@@ -40,68 +40,37 @@ PanelWidths widths() {
   return {.whole = kMostVectors * lanes, .step = lanes};
 }
 
-// One panel of kVectors vectors for kBlock rows; `here` of its columns are wanted.
-template <std::int64_t kBlock, std::int64_t kVectors>
-HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
-                      std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
-                      std::int64_t c_stride) {
+template <std::int64_t kHere, std::int64_t kVectors>
+using Sums = hn::Vec<Vectors>[kHere][kVectors];
+
+// Adds a row of the panel, times factor(r), to the sums of each row r.
+template <std::int64_t kHere, std::int64_t kVectors, class Factor>
+HWY_INLINE void add_products(const float* HWY_RESTRICT panel, const Factor& factor,
+                             Sums<kHere, kVectors>& sums) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // Results are needed last and may lie some caches away.
+  hn::Vec<Vectors> weights[kVectors];
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kBlock; ++r) {
-    hwy::Prefetch(c + r * c_stride);
-    hwy::Prefetch(c + r * c_stride + here - 1);
-  }
-  hn::Vec<Vectors> sums[kBlock][kVectors];
+  for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
 #pragma GCC unroll 8
-  for (auto& row : sums) {
+  for (std::int64_t r = 0; r < kHere; ++r) {
+    const auto own = factor(r);
 #pragma GCC unroll 8
-    for (auto& sum : row) sum = hn::Zero(d);
-  }
-  std::int64_t i = 0;
-#if HWY_ARCH_ARM_A64
-  // A multiplication can take its factor from a lane: one load brings four factors of a row.
-  for (; i + 4 <= k; i += 4) {
-    hn::Vec<Vectors> factors[kBlock];
-#pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kBlock; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
-    const auto add = [&]<int kLane>() HWY_ATTR {
-      hn::Vec<Vectors> weights[kVectors];
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
-      panel += kVectors * lanes;
-#pragma GCC unroll 8
-      for (std::int64_t r = 0; r < kBlock; ++r) {
-        const auto factor = hn::Broadcast<kLane>(factors[r]);
-#pragma GCC unroll 8
-        for (std::int64_t v = 0; v < kVectors; ++v) {
-          sums[r][v] = hn::MulAdd(factor, weights[v], sums[r][v]);
-        }
-      }
-    };
-    add.template operator()<0>();
-    add.template operator()<1>();
-    add.template operator()<2>();
-    add.template operator()<3>();
-  }
-#endif
-  for (; i < k; ++i, panel += kVectors * lanes) {
-    hn::Vec<Vectors> weights[kVectors];
-#pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
-#pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kBlock; ++r) {
-      const auto factor = hn::Set(d, a[r * a_stride + i]);
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) {
-        sums[r][v] = hn::MulAdd(factor, weights[v], sums[r][v]);
-      }
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      sums[r][v] = hn::MulAdd(own, weights[v], sums[r][v]);
     }
   }
+}
+
+// Adds the first `here` columns of the sums to the results.
+template <std::int64_t kHere, std::int64_t kVectors>
+HWY_INLINE void add_to_results(std::int64_t here, const Sums<kHere, kVectors>& sums, float* c,
+                               std::int64_t c_stride) {
+  const Vectors d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (here == kVectors * lanes) {
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kBlock; ++r) {
+    for (std::int64_t r = 0; r < kHere; ++r) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
         float* const to = c + r * c_stride + v * lanes;
@@ -112,11 +81,55 @@ HWY_INLINE void block(std::int64_t here, std::int64_t k, const float* HWY_RESTRI
   }
   HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kBlock; ++r) {
+  for (std::int64_t r = 0; r < kHere; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, row + v * lanes);
     for (std::int64_t j = 0; j < here; ++j) c[r * c_stride + j] += row[j];
   }
+}
+
+// One panel of kVectors vectors for kHere rows; `here` of its columns are wanted.
+template <std::int64_t kHere, std::int64_t kVectors>
+HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
+                             std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
+                             std::int64_t c_stride) {
+  const Vectors d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // Results are needed last and may lie some caches away.
+#pragma GCC unroll 8
+  for (std::int64_t r = 0; r < kHere; ++r) {
+    hwy::Prefetch(c + r * c_stride);
+    hwy::Prefetch(c + r * c_stride + here - 1);
+  }
+  Sums<kHere, kVectors> sums;
+#pragma GCC unroll 8
+  for (auto& row : sums) {
+#pragma GCC unroll 8
+    for (auto& sum : row) sum = hn::Zero(d);
+  }
+  std::int64_t i = 0;
+#if HWY_ARCH_ARM_A64
+  // A multiplication can take its factor from a lane: one load brings four factors of a row.
+  for (; i + 4 <= k; i += 4) {
+    hn::Vec<Vectors> factors[kHere];
+#pragma GCC unroll 8
+    for (std::int64_t r = 0; r < kHere; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
+    const auto add = [&]<int kLane>() HWY_ATTR {
+      const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Broadcast<kLane>(factors[r]); };
+      add_products<kHere, kVectors>(panel, factor, sums);
+      panel += kVectors * lanes;
+    };
+    add.template operator()<0>();
+    add.template operator()<1>();
+    add.template operator()<2>();
+    add.template operator()<3>();
+  }
+#endif
+  for (; i < k; ++i, panel += kVectors * lanes) {
+    const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Set(d, a[r * a_stride + i]); };
+    add_products<kHere, kVectors>(panel, factor, sums);
+  }
+  add_to_results<kHere, kVectors>(here, sums, c, c_stride);
 }
 
 // One panel for all rows.
@@ -124,9 +137,10 @@ template <std::int64_t kVectors>
 void panel_product(std::int64_t rows, std::int64_t here, std::int64_t k, const float* a,
                    std::int64_t a_stride, const float* panel, float* c, std::int64_t c_stride) {
   std::int64_t r = 0;
-  const auto rest = [&]<std::int64_t kBlock>() {
-    block<kBlock, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride);
-    r += kBlock;
+  const auto rest = [&]<std::int64_t kHere>() {
+    rows_product<kHere, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride,
+                                  c_stride);
+    r += kHere;
   };
   while (rows - r >= kRows) rest.template operator()<kRows>();
   if (rows - r >= 4) rest.template operator()<4>();

@@ -95,7 +95,7 @@ class UniformMixTable : public UniformMixPolicy {
 
  private:
   using Row = std::vector<std::int32_t>;
-  struct Kept {
+  struct Tables {
     std::vector<Row> cost;  // [m][t]
     std::vector<Row> cut;   // [m][t]: y, -y for a tape, 0 for restart
   };
@@ -173,7 +173,7 @@ class UniformMixTable : public UniformMixPolicy {
   Units u_;
   std::size_t columns_;
   bool release_;
-  std::array<Kept, 2> kept_;
+  std::array<Tables, 2> kept_;
 };
 
 // table_[j,m] = A_j(m), no more than the steps.

@@ -249,7 +249,7 @@ def recipe_of(tensor: Tensor) -> Recipe | None:
 _SOURCES: dict[int, tuple[weakref.ref[Tensor], Source]] = {}
 
 
-class _Kept:
+class _Packed:
     """What the graph saves: a value to read, and the recipe that rests on it."""
 
     __slots__ = ("_value", "_leaves", "_turn")
@@ -308,7 +308,7 @@ class keeping(_Hooks):
             return self._as_torch(saved)
         if isinstance(self._value, Leaf):
             self._value.hold(saved, self.outer)
-        return _Kept(self._value, self._leaves)
+        return _Packed(self._value, self._leaves)
 
 
 class watching(_Hooks):
@@ -320,7 +320,7 @@ class watching(_Hooks):
 
     def _pack(self, saved: Tensor) -> Any:
         recipe = recipe_of(saved)
-        return self._as_torch(saved) if recipe is None or not recipe.exact else _Kept(recipe, None)
+        return self._as_torch(saved) if recipe is None or not recipe.exact else _Packed(recipe, None)
 
 
 class unwatched:
@@ -338,7 +338,7 @@ class unwatched:
 
 
 def _unpack(packed: Any) -> Tensor:
-    if type(packed) is _Kept:
+    if type(packed) is _Packed:
         return packed.read()
     saved, version, unpack = packed
     if unpack is not None:
