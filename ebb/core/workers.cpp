@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/core/workers.h"
 
+#include <sched.h>
+
 #include <system_error>
 
 #include "ebb/core/error.h"
@@ -31,6 +33,16 @@ void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old)
 }
 
 }  // namespace
+
+int usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // Fails where the machine has more than the set can say.
+  const int count = ::sched_getaffinity(0, sizeof(set), &set) == 0
+                        ? CPU_COUNT(&set)
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(count, 1, Workers::kMost);
+}
 
 Workers::Workers(int threads) {
   if (threads < 1 || threads > kMost) {

@@ -12,6 +12,10 @@
 
 namespace ebb {
 
+// How many processors this process may run on, at least 1: those of a job or of taskset, not of the
+// machine, on which more threads would wait for each other.
+int usable_processors();
+
 class Workers {
  public:
   // The caller's thread and threads - 1 more, which flush to zero (flush_to_zero.h). Throws Error(invalid_argument) unless threads is 1 to

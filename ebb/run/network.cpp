@@ -3,19 +3,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "ebb/cell/stack.h"
 #include "ebb/core/at.h"
 #include "ebb/core/error.h"
+#include "ebb/core/workers.h"
 
 namespace ebb {
 namespace {
 
-int threads_of(int asked) {
-  if (asked != 0) return asked;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, Workers::kMost);
-}
+int threads_of(int asked) { return asked != 0 ? asked : usable_processors(); }
 
 StackOptions stack_of(const NetworkOptions& options) {
   StackOptions stack;

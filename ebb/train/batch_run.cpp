@@ -2,17 +2,16 @@
 #include "ebb/train/batch_run.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "ebb/core/at.h"
+#include "ebb/core/workers.h"
 
 namespace ebb {
 namespace {
 
 int threads_of(const TrainOptions& options, int ranks) {
   if (options.threads > 0) return options.threads;
-  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranks;
-  return std::clamp(share, 1, 1024);
+  return std::max(1, usable_processors() / ranks);
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 #include "ebb/core/workers.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <stdexcept>
+#include <thread>
 
 #include "tests/message_of.h"
 
@@ -45,6 +47,23 @@ TEST(Workers, WhatAThreadThrowsReachesTheCaller) {
   int calls = 0;
   workers.split(1, 1, [&](std::int64_t, std::int64_t) { ++calls; });
   EXPECT_EQ(calls, 1);
+}
+
+TEST(Workers, ProcessorsAreThoseThatMayBeUsed) {
+  EXPECT_GE(usable_processors(), 1);
+  int found = 0;
+  // In a thread of its own: the others keep theirs.
+  std::thread([&] {
+    cpu_set_t set;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &set)) ++first;
+    CPU_ZERO(&set);
+    CPU_SET(first, &set);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof(set), &set), 0);
+    found = usable_processors();
+  }).join();
+  EXPECT_EQ(found, 1);
 }
 
 TEST(Workers, RefusesNumbersThatCannotBe) {
