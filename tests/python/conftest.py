@@ -6,8 +6,11 @@ import pathlib
 
 import pytest
 
+# There is a process of tests for each core. torch reads this when it is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # ./dev test tries few random examples, ./dev test all as many as each test asks for.
-FEW = 10
+FEW = 5
 
 
 def pytest_configure(config):
