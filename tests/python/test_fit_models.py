@@ -215,6 +215,7 @@ def test_weights_that_are_computed_when_they_are_read():
 
 
 @pytest.mark.parametrize("runs", [0, 1, 5, 10, 13])
+@pytest.mark.sweep(2)
 def test_a_step_that_fails_leaves_no_trace(runs):
     class Fails(torch.autograd.Function):
         @staticmethod
