@@ -128,6 +128,7 @@ def test_a_model_that_takes_more_with_bits_is_left_as_it_was():
     assert ways(model) == {"keep"}
 
 
+@pytest.mark.slow
 def test_more_ways_never_need_a_larger_budget():
     """Also where a prediction is wrong, as with copies that autocast makes."""
     model, sample = residual_net(), torch.randn(2, 3, 8, 8)

@@ -92,6 +92,7 @@ def test_a_net_that_is_silent_at_first_is_looked_at_until_it_spikes():
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.sweep(1)
 def test_the_same_budget_buys_fewer_forwards(chunk):
     f, init, xs, _ = lstm()
     budget = room(f, init, xs, share=0.2, chunk=chunk)

@@ -153,7 +153,7 @@ def storing() -> Any:
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     name=some.sampled_from(sorted(CELLS)),
-    steps=some.integers(1, 200),
+    steps=some.integers(1, 80),
     chunk=some.sampled_from([None, 1, 2, 3, 7, 16, 300]),
     strategy=some.sampled_from(STRATEGIES),
     share=some.floats(0, 1),
