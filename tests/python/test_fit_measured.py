@@ -37,7 +37,7 @@ def convolutions(model, sample):
 
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("lossy", [(), (("pool", 4), "int8", "linear")], ids=["exact", "lossy"])
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 def test_the_predicted_peak_is_the_measured_one(name, lossy):
     """Within 5 %: what passes by inside of an operation is measured once, before anything is chosen."""
     model, sample = net_and_sample(name)

@@ -246,6 +246,7 @@ def test_a_step_that_fails_leaves_no_trace(runs):
 
 
 @pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.sweep(1)
 def test_rows_say_what_is_pooled_before_it_has_run(verify):
     model = chain(*[lambda: torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.LeakyReLU] * 4)
     sample = torch.randn(4, 3, 16, 16)

@@ -30,7 +30,7 @@ import ebb.nn  # noqa: E402
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("num_layers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sweep(14)
+@pytest.mark.sweep(10)
 def test_all_constructor_options(kind, num_layers, bidirectional, batch_first, bias, dtype):
     sizes = {"input_size": 4, "hidden_size": 7, "num_layers": num_layers, "bidirectional": bidirectional}
     x = torch.randn((3, 23, 4) if batch_first else (23, 3, 4), dtype=dtype)

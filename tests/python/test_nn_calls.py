@@ -257,11 +257,11 @@ SLOW_TIERS = [
 
 @pytest.mark.parametrize("bidirectional, used", SLOW_TIERS)
 def test_slow_tiers_give_the_same_bits(tmp_path, bidirectional, used):
-    x = torch.randn(300, 2, 3)
+    x = torch.randn(100, 2, 3)
     options = {"bidirectional": bidirectional, "dtype": torch.float32}
     _, plain = pair("LSTM", 3, 8, 2, budget="1GiB", **options)
     expected = gradients(plain, [x], lambda layer, x: layer(x))
-    budget = least_budget(ebb.nn, "LSTM", 300, bidirectional=bidirectional) * 2
+    budget = least_budget(ebb.nn, "LSTM", 100, bidirectional=bidirectional) * 2
     tiers = [ebb.memory_tier("1MiB"), ebb.file_tier(tmp_path, "8MiB")]
     named = tiers if used == "both" else tiers[1]
     _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=named, strategy="async", **options)

@@ -178,7 +178,7 @@ def test_inputs_as_arrays_and_as_a_function():
 @pytest.mark.parametrize("chunk", [1, 5, None])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("reduce", [None, "sum", "mean"])
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(6)
 def test_reverse_reduce_and_length(reduce, reverse, chunk):
     f, params = rnn()
 

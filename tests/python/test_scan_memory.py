@@ -89,7 +89,7 @@ def measured(f, init, xs, params, budget, **options) -> tuple[int, ebb._loop.rep
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(3)
 def test_the_peak_is_within_the_prediction_and_the_budget(name, chunk, share):
     f, init, params = MODELS[name]()
     xs = torch.randn(STEPS, BATCH, WIDTH).requires_grad_()
@@ -192,7 +192,7 @@ def test_sums_need_no_memory_that_grows():
         return counted.peak
 
     budget = 3 * least(f, init, lambda t: torch.zeros(BATCH, WIDTH), length=20, reduce="sum", chunk=1)
-    assert peak(160) <= peak(40) * 1.2
+    assert peak(100) <= peak(40) * 1.2
 
 
 @pytest.mark.parametrize("start", ["one tensor twice", "expanded"])
@@ -205,7 +205,7 @@ def test_a_first_carry_that_shares_memory(start):
         h, c = cell(x, carry)
         return (h, c), None
 
-    xs = torch.randn(200, 16, 4)
+    xs = torch.randn(80, 16, 4)
     budget = ebb.probe(f, (zero, zero), xs).budget("balanced")
     report = compare(f, (zero, zero), xs, cell.parameters(), budget=budget, verify=True)
     assert report.strategy != "store_all" and report.measured["charged"]["fast"] <= budget

@@ -211,7 +211,7 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
 
 
 def test_goes_on_with_other_threads(tmp_path):
-    words = "--task adding --steps 60 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
+    words = "--task adding --steps 30 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
     ebb(f"{words} --iterations 6 --out {tmp_path}/whole")
     ebb(f"{words} --iterations 3 --out {tmp_path}/run")
     ebb(f"--resume {tmp_path}/run --iterations 6 --threads 2 --json")

@@ -49,6 +49,7 @@ def test_same_bits_at_any_length(length, budget):
 
 
 @pytest.mark.parametrize("expected", [10, 1000])
+@pytest.mark.sweep(1)
 def test_states_stream_to_a_file(tmp_path, expected):
     plain = gradients(400)
     ours = gradients(400, budget=8000, tiers=[ebb.file_tier(tmp_path, "1MiB")], expected=expected)
