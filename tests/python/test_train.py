@@ -43,18 +43,8 @@ def test_json_lines(tmp_path):
     done = ebb(f"{SMALL} --evaluate 2 --json --out {tmp_path}/run")
     assert done.stderr == ""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["event"] for line in lines] == [
-        "plan",
-        "train",
-        "train",
-        "test",
-        "train",
-        "train",
-        "test",
-        "train",
-        "test",
-        "done",
-    ]
+    events = "plan train train test train train test train test done"
+    assert [line["event"] for line in lines] == events.split()
     plan, *steps, end = lines
     assert plan["exact"] is True and plan["budget"] is None and plan["iterations"] == 5
     assert [line["iteration"] for line in steps if line["event"] == "train"] == [1, 2, 3, 4, 5]
