@@ -117,7 +117,7 @@ quick_tests() {
   stage build build_quick
   stage types check_types
   stage cpp run_ctest quick
-  stage python run_pytest -m "not slow" tests/python
+  stage python run_pytest --dist worksteal -m "not slow" tests/python
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several files of tests share."""
 
+import collections
 import os
 import pathlib
 
 import pytest
 
+# There is a process of tests for each core. torch reads this when it is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # ./dev test tries few random examples, ./dev test all as many as each test asks for.
-FEW = 10
+FEW = 5
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes seconds; ./dev test leaves it to ./dev test all")
-    config.addinivalue_line("markers", "sweep(n): of its many cases n, evenly spread, are quick and the others slow")
+    config.addinivalue_line(
+        "markers",
+        "sweep(n): of its many cases n, which show as many values of its parameters as they can, are quick and the others slow",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -47,10 +54,25 @@ def mark_sweeps(items):
         if (mark := item.get_closest_marker("sweep")) is not None:
             sweeps.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
     for quick, cases in sweeps.values():
-        chosen = {round(k * (len(cases) - 1) / max(1, quick - 1)) for k in range(quick)}
+        chosen = spread(cases, quick)
         for k, item in enumerate(cases):
             if k not in chosen:
                 item.add_marker(pytest.mark.slow)
+
+
+def spread(cases, quick):
+    """Where in the list so many cases are that show each value of each parameter about as often, far from each other."""
+    values = [[(name, repr(value)) for name, value in case.callspec.params.items()] for case in cases]
+    shown, chosen = collections.Counter(), set()
+
+    def rank(k):
+        return sum(shown[value] for value in values[k]), -min((abs(k - other) for other in chosen), default=0)
+
+    while len(chosen) < min(quick, len(cases)):
+        best = min((k for k in range(len(cases)) if k not in chosen), key=rank)
+        chosen.add(best)
+        shown.update(values[best])
+    return chosen
 
 
 @pytest.fixture

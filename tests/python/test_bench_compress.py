@@ -41,6 +41,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.sweep(3)
 def test_nets_have_as_many_parameters_as_published(name):
     with torch.device("meta"):
         net = nets.build(name)
@@ -86,6 +87,7 @@ def test_kept_bytes_of_resnets(one_thread, name, block, expected):
 
 @pytest.mark.parametrize("variant", ["stock", "exact", "pool2", "pool2-int8"])
 @pytest.mark.parametrize("name", ["resnet20", "efficientnet_b0"])
+@pytest.mark.sweep(4)
 def test_kept_bytes_are_what_stays_alive(one_thread, name, variant):
     """After the forward pass nothing is alive but what autograd saved and the loss."""
     trial = Trial(Setting(name, 4, 32, CPU), variant)

@@ -103,7 +103,7 @@ def torch_result(net, readout, tensors, layers, lengths=None):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layers, shape", [(1 + i % 3, shape) for i, shape in enumerate(SHAPES)] + [(3, SHAPES[1])])
 @pytest.mark.parametrize("cell", SMOOTH)
-@pytest.mark.sweep(12)
+@pytest.mark.sweep(7)
 def test_smooth_cells_are_those_of_torch(tmp_path, cell, layers, shape, dtype):
     number, relative = DTYPES[dtype]
     net, readout, tensors = smooth_case(cell, shape, layers, number)
@@ -260,6 +260,7 @@ def test_sparse_weights_are_dense_ones_with_zeros(tmp_path, cell):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cell", ["lstm", "gru", "alif", "egru"])
+@pytest.mark.sweep(4)
 def test_a_budget_gives_the_same_bits(tmp_path, cell, dtype):
     if cell in SMOOTH:
         _, _, tensors = smooth_case(cell, (200, 2, 3, 20), 2, DTYPES[dtype][0])

@@ -45,6 +45,7 @@ def check(steps, *words):
 
 @pytest.mark.parametrize("strategy", ["revolve", "hsm"])
 @pytest.mark.parametrize("steps, slots", [(1, 1), (2, 1), (3, 2), (5, 2), (10, 3), (50, 7), (100, 1), (250, 25)])
+@pytest.mark.sweep(8)
 def test_states_in_ram(strategy, steps, slots):
     paper, summary = check(steps, "--strategy", strategy, "--slots", slots)
     assert paper.most[cs.StorageType.RAM] <= slots
@@ -61,6 +62,7 @@ def test_as_few_forwards_as_the_package(steps, slots):
 
 @pytest.mark.parametrize("strategy", ["h_revolve", "disk_revolve", "periodic_disk"])
 @pytest.mark.parametrize("steps, slots, disk", [(5, 1, 4), (10, 1, 2), (25, 2, 3), (60, 3, 50), (100, 5, 90)])
+@pytest.mark.sweep(8)
 def test_states_in_ram_and_on_disk(strategy, steps, slots, disk):
     tier = f"disk:slots={disk},write_time=2,read_time=2"
     paper, _ = check(steps, "--strategy", strategy, "--slots", slots, "--sync", "--tier", tier)
@@ -73,7 +75,7 @@ def test_states_in_ram_and_on_disk(strategy, steps, slots, disk):
 @pytest.mark.parametrize(
     "strategy", ["constant", "revolve", "store_all", "sqrt", "single_local", "double_local", "levels"]
 )
-@pytest.mark.sweep(18)
+@pytest.mark.sweep(9)
 def test_a_budget_in_bytes(strategy, steps, budget):
     check(steps, "--strategy", strategy, "--budget", budget)
 
@@ -84,6 +86,7 @@ def test_a_budget_in_bytes(strategy, steps, budget):
     [("async", "--slots", 5), ("single_remote", "--budget", 20), ("double", "--budget", 20)],
     ids=lambda w: w[0],
 )
+@pytest.mark.sweep(8)
 def test_transfers_ahead(words, steps):
     check(steps, "--strategy", *words, "--tier", "disk:write_time=3,read_time=2")
 

@@ -61,6 +61,7 @@ DROPOUTS = {
 
 @pytest.mark.parametrize("case", CONVS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.sweep(20)
 def test_convolutions(case, dtype):
     make, shape = CONVS[case]
     model = nn.Sequential(make().to(dtype))
@@ -80,7 +81,7 @@ def test_norms(case, norm, training):
 @pytest.mark.parametrize("case", ACTIVATIONS)
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4, 5), (0, 4), ()])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.sweep(32)
+@pytest.mark.sweep(16)
 def test_activations(case, shape, dtype):
     check_exact(nn.Sequential(ACTIVATIONS[case]()), given(*shape, dtype=dtype))
 
@@ -95,7 +96,7 @@ def test_activations_of_special_numbers(case):
 
 @pytest.mark.parametrize("case", ACTIVATIONS)
 @pytest.mark.parametrize("norm", [lambda: nn.BatchNorm2d(4), lambda: nn.GroupNorm(2, 4)], ids=["batch", "group"])
-@pytest.mark.sweep(12)
+@pytest.mark.sweep(8)
 def test_activations_after_a_norm(case, norm):
     model = nn.Sequential(
         nn.Conv2d(4, 4, 3), norm(), ACTIVATIONS[case](), nn.Conv2d(4, 4, 1), nn.Dropout(0.2), ACTIVATIONS[case]()
@@ -106,6 +107,7 @@ def test_activations_after_a_norm(case, norm):
 
 @pytest.mark.parametrize("case", POOLS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.sweep(15)
 def test_max_pooling(case, dtype):
     make, shape = POOLS[case]
     check_exact(nn.Sequential(make()), given(*shape, dtype=dtype))
@@ -275,6 +277,7 @@ def test_dropout_on_a_gpu(p):
 @pytest.mark.parametrize(
     "options", [{}, dict(pool=2), dict(norm="int8", linear="int8"), dict(norm="recompute")], ids=str
 )
+@pytest.mark.sweep(9)
 def test_frozen(frozen, options):
     layers = [
         nn.Conv2d(4, 4, 3),

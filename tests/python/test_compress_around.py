@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("options", EVERY, ids=str)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("cuts", [(4,), (1, 2, 3), (5, 6, 9), (1, 6, 7, 10)], ids=str)
-@pytest.mark.sweep(12)
+@pytest.mark.sweep(6)
 def test_checkpoint(reentrant, options, cuts):
     stock = model().eval()  # so that running the layers twice changes no buffer
     stock[7].train()
@@ -81,6 +81,7 @@ def test_a_checkpoint_takes_its_own_projection():
 
 @pytest.mark.parametrize("options", EXACT + [dict(pool=2), dict(norm="int8", linear="int8")], ids=str)
 @pytest.mark.parametrize("how", ["save_on_cpu", "counting"])
+@pytest.mark.sweep(5)
 def test_saved_tensor_hooks_around(options, how):
     ours, x = ebb.compress(model(), **options), image()
     expected = ran(copy.deepcopy(ours), x)

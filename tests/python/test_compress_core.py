@@ -150,6 +150,7 @@ def layer(name, block):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.sweep(14)
 def test_weight_gradient_of_real_layers(name, block):
     case = layer(name, block)
     x, gy, weight = tensors(case, torch.float32)

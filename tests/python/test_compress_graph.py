@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("options", EXACT, ids=str)
+@pytest.mark.sweep(2)
 def test_models(options):
     check_exact(model(), image(), **options)
     check_exact(model().eval(), image(), **options)

@@ -41,6 +41,7 @@ def gradients(model, sample, loss):
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.sweep(2)
 def test_bytes_are_those_that_are_kept(name):
     model, sample = net_and_sample(name)
     model.eval()

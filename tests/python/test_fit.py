@@ -35,6 +35,7 @@ ALL_LOSSY = [("pool", 4), "int8", "linear"]
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.sweep(2)
 def test_peak_is_within_every_budget_and_gradients_are_exact(name):
     model, sample = net_and_sample(name)
     stock_peak, wanted = training_peak(model, sample), training_gradients(model, sample)
@@ -115,6 +116,7 @@ def test_linear_layers_may_keep_less():
 
 
 @pytest.mark.parametrize("name, budget", [("residual", "65%"), ("transformer", "45%")])
+@pytest.mark.sweep(1)
 def test_what_is_kept_may_go_to_disk(name, budget, tmp_path):
     model, sample = net_and_sample(name)
     wanted = training_gradients(model, sample)
@@ -150,6 +152,7 @@ def test_one_transfer_serves_all_readers(tmp_path):
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.sweep(1)
 def test_prediction_is_what_layers_keep(name):
     """For plans drawn at random, lossy ones too: predicted bytes against those that torch's hooks see."""
     model, sample = net_and_sample(name)

@@ -37,6 +37,7 @@ def convolutions(model, sample):
 
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("lossy", [(), (("pool", 4), "int8", "linear")], ids=["exact", "lossy"])
+@pytest.mark.sweep(2)
 def test_the_predicted_peak_is_the_measured_one(name, lossy):
     """Within 5 %: what passes by inside of an operation is measured once, before anything is chosen."""
     model, sample = net_and_sample(name)
@@ -52,6 +53,7 @@ def test_the_predicted_peak_is_the_measured_one(name, lossy):
     assert min(measured) < 0.9 * max(measured) or name == "transformer"
 
 
+@pytest.mark.slow
 def test_no_way_to_run_the_net_computes_less_again_in_as_few_bytes():
     """Against every plan there is for a small net, each of them run."""
     model, sample = net_and_sample("plain")

@@ -128,6 +128,7 @@ def test_a_model_that_takes_more_with_bits_is_left_as_it_was():
     assert ways(model) == {"keep"}
 
 
+@pytest.mark.slow
 def test_more_ways_never_need_a_larger_budget():
     """Also where a prediction is wrong, as with copies that autocast makes."""
     model, sample = residual_net(), torch.randn(2, 3, 8, 8)
@@ -215,6 +216,7 @@ def test_weights_that_are_computed_when_they_are_read():
 
 
 @pytest.mark.parametrize("runs", [0, 1, 5, 10, 13])
+@pytest.mark.sweep(2)
 def test_a_step_that_fails_leaves_no_trace(runs):
     class Fails(torch.autograd.Function):
         @staticmethod
@@ -244,6 +246,7 @@ def test_a_step_that_fails_leaves_no_trace(runs):
 
 
 @pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.sweep(1)
 def test_rows_say_what_is_pooled_before_it_has_run(verify):
     model = chain(*[lambda: torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.LeakyReLU] * 4)
     sample = torch.randn(4, 3, 16, 16)

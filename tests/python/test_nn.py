@@ -30,7 +30,7 @@ import ebb.nn  # noqa: E402
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("num_layers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sweep(24)
+@pytest.mark.sweep(10)
 def test_all_constructor_options(kind, num_layers, bidirectional, batch_first, bias, dtype):
     sizes = {"input_size": 4, "hidden_size": 7, "num_layers": num_layers, "bidirectional": bidirectional}
     x = torch.randn((3, 23, 4) if batch_first else (23, 3, 4), dtype=dtype)
@@ -59,7 +59,7 @@ def test_elman_layers_have_both_nonlinearities(nonlinearity):
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(5)
 def test_unbatched_inputs(kind, batch_first, bidirectional, with_hx):
     sizes = {"input_size": 4, "hidden_size": 5, "num_layers": 2, "bidirectional": bidirectional}
     x = torch.randn(11, 4, dtype=torch.float64)
@@ -74,7 +74,7 @@ def test_unbatched_inputs(kind, batch_first, bidirectional, with_hx):
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 5, 1, 7], [1, 1], [4]])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(5)
 def test_packed_sequences(kind, lengths, bidirectional):
     sizes = {"input_size": 4, "hidden_size": 5, "num_layers": 2, "bidirectional": bidirectional}
     x = torch.randn(max(lengths), len(lengths), 4, dtype=torch.float64)
@@ -114,6 +114,7 @@ def test_packed_sequences_are_sequences_one_by_one(kind, lengths, layers, bidire
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("steps", [1, 2, 50, 301])
+@pytest.mark.sweep(5)
 def test_bits_do_not_depend_on_the_budget(kind, steps):
     x = torch.randn(steps, 2, 3)
     plain = None
@@ -132,6 +133,7 @@ def test_bits_do_not_depend_on_the_budget(kind, steps):
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(3)
 def test_the_least_budget_works_and_less_does_not(kind, bidirectional):
     least = least_budget(ebb.nn, kind, 60, bidirectional=bidirectional)
     x = torch.randn(60, 2, 3, requires_grad=True)

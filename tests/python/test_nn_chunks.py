@@ -39,7 +39,7 @@ def results(layer, x, lengths, batch_first):
 @pytest.mark.parametrize("lengths", [None, [40, 100, 3]])
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
-@pytest.mark.sweep(35)
+@pytest.mark.sweep(9)
 def test_as_torch(name, how, lengths):
     if lengths and how.get("bidirectional"):
         pytest.skip("refused, see below")

@@ -121,6 +121,7 @@ def test_native_layers_are_loops_of_cells(kind, options):
 
 @pytest.mark.parametrize("options", OPTIONS[:5], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(5)
 def test_cells_are_those_of_the_equations(kind, options):
     """Against the loop that the native cells of the C++ library are tested with."""
     _, cell = layer_and_cell(kind, cell_options=options)

@@ -8,28 +8,28 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch")
-modules = pytest.importorskip("torch.testing._internal.common_modules", reason="expecttest is not installed")
 
 import ebb.nn  # noqa: E402
 from ebb.nn import _native  # noqa: E402
 
-NAMES = ("RNN", "GRU", "LSTM")
+pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
 def cases():
-    for info in modules.module_db:
-        if info.module_cls.__name__ in NAMES and info.module_cls.__module__.startswith("torch.nn"):
-            for training in (True, False):
-                given = info.module_inputs_func(
-                    info, device="cpu", dtype=torch.float64, requires_grad=True, training=training
-                )
-                for k, one in enumerate(given):
-                    yield pytest.param(
-                        info.module_cls.__name__, one, training, id=f"{info.module_cls.__name__}-{k}-{training}"
-                    )
+    """Arguments by the name of the layer. Only here, since the database takes seconds to import."""
+    modules = pytest.importorskip("torch.testing._internal.common_modules", reason="expecttest is not installed")
+    of_torch = {
+        info.module_cls.__name__: info
+        for info in modules.module_db
+        if info.module_cls.__module__.startswith("torch.nn")
+    }
 
+    def named(name, training):
+        info = of_torch[name]
+        return info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=True, training=training)
 
-CASES = list(cases())
+    return named
 
 
 def tensors(value):
@@ -46,12 +46,19 @@ def results(layer, given):
 
 
 @pytest.mark.parametrize("way", ["native", "chunks"])
-@pytest.mark.parametrize("name, given, training", CASES)
-@pytest.mark.sweep(35)
-def test_as_torch(name, given, training, way, monkeypatch):
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_as_torch(cases, name, training, way, monkeypatch):
     torch.set_num_threads(1)
     if way == "chunks":
         monkeypatch.setattr(_native, "why_not", lambda *tensors: "another device")
+    given = cases(name, training)
+    assert given
+    for one in given:
+        compare(name, one, training)
+
+
+def compare(name, given, training):
     args, options = given.constructor_input.args, given.constructor_input.kwargs
     plain = getattr(torch.nn, name)(*args, **options).double().train(training)
     if options.get("proj_size"):
@@ -63,11 +70,7 @@ def test_as_torch(name, given, training, way, monkeypatch):
     if training and options.get("dropout") and options.get("num_layers", 1) > 1:
         return  # other masks
     for a, b in zip(results(plain, given), results(ours, given), strict=True):
-        assert a.shape == b.shape
-        assert float((a - b).abs().max() if a.numel() else 0) <= 1e-12 * max(
-            1.0, float(a.abs().max() if a.numel() else 0)
-        )
-
-
-def test_there_are_cases():
-    assert {case.values[0] for case in CASES} == set(NAMES)
+        assert a.shape == b.shape, given.desc
+        largest = float(a.abs().max() if a.numel() else 0)
+        error = float((a - b).abs().max() if a.numel() else 0)
+        assert error <= 1e-12 * max(1.0, largest), given.desc

@@ -129,6 +129,7 @@ def test_the_same_bits_in_any_budget(kind, steps, slots, strategy):
 @pytest.mark.parametrize(
     "strategy, steps", [("auto", 150), ("async", 100), ("disk_revolve", 60), ("single_remote", 80)]
 )
+@pytest.mark.sweep(6)
 def test_the_same_bits_with_tiers(kind, tier, strategy, steps, tmp_path):
     tiers = ebb.memory_tier("64KiB") if tier == "ram" else [ebb.file_tier(tmp_path, "64KiB")]
     found = check(kind(steps), np.ones(WIDTH), budget=900, tiers=tiers, strategy=strategy)

@@ -51,6 +51,7 @@ def test_the_simplest_case_runs_in_the_least_budget_and_not_in_less():
     ids=["tuple", "list", "dict", "namedtuple", "ordered dict", "nested"],
 )
 @pytest.mark.parametrize("budget", ["least", 10**9, None], ids=["least", "ample", "none"])
+@pytest.mark.sweep(9)
 def test_structures_of_states_and_outputs_come_back_as_they_are(wrap, budget):
     cell = torch.nn.LSTMCell(WIDTH, 4)
 
@@ -177,6 +178,7 @@ def test_inputs_as_arrays_and_as_a_function():
 @pytest.mark.parametrize("chunk", [1, 5, None])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("reduce", [None, "sum", "mean"])
+@pytest.mark.sweep(6)
 def test_reverse_reduce_and_length(reduce, reverse, chunk):
     f, params = rnn()
 

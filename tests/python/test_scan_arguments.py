@@ -28,7 +28,7 @@ def seed() -> None:
 @pytest.mark.parametrize("calls", [2, 3])
 def test_one_budget_for_several_scans(calls):
     f, params = rnn(WIDTH)
-    xs = numbers(60, BATCH, WIDTH)
+    xs = numbers(30, BATCH, WIDTH)
     inits = [numbers(BATCH, WIDTH) for _ in range(calls)]
     one = least(f, inits[0], xs, chunk=1)
     budget = ebb.Budget(one * (calls + 3))
@@ -42,7 +42,7 @@ def test_one_budget_for_several_scans(calls):
 
     loss, outputs = model(loop)
     wanted = gradients(loss, [xs, *inits])
-    for _ in range(4):
+    for _ in range(2):
         loss, found = model(ebb.scan, budget=budget, chunk=1)
         same(found, outputs)
         assert budget.held <= budget.total
@@ -114,7 +114,7 @@ def test_random_numbers_from_a_later_step_on_in_a_shared_budget():
 
 def test_budgets_in_words_and_numbers():
     f, params = rnn()
-    init, xs = numbers(BATCH, WIDTH), numbers(100, BATCH, WIDTH)
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
     number = least(f, init, xs, chunk=1)
     for budget in (number, str(number), f"{number}B", np.int64(number)):
         compare(f, init, xs, params, budget=budget, chunk=1)

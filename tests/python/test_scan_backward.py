@@ -64,6 +64,7 @@ def case(request) -> Case:
     ],
     ids=["carry", "ys", "first", "second", "a step", "some steps", "one number", "both ends", "products", "views"],
 )
+@pytest.mark.sweep(10)
 def test_a_loss_on_a_part(case, loss):
     compare(case.f, case.init, case.xs, case.params, loss=loss, **case.options)
 
@@ -220,6 +221,7 @@ def test_a_scan_inside_of_a_scan():
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.sweep(2)
 def test_a_scan_inside_of_a_checkpoint(case, reentrant):
     from torch.utils.checkpoint import checkpoint
 
@@ -243,7 +245,7 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("where", [0, 1, 9, T - 1])
 @pytest.mark.parametrize("kind", [Broken, KeyboardInterrupt, SystemExit, StopIteration, RuntimeError, ebb.Error])
-@pytest.mark.sweep(16)
+@pytest.mark.sweep(7)
 def test_what_f_raises_comes_through_and_harms_nothing(case, where, kind):
     error = kind("of the user's own")
     broken = torch.arange(T) == where
@@ -306,6 +308,7 @@ class Fails(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("where", [0, 7, T - 1])
+@pytest.mark.sweep(3)
 def test_what_a_backward_raises_comes_through(case, where):
     def f(h, x):
         x, t = x

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_net_that_thaws_is_measured_again():
-    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(20)])
+    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(8)])
     scale = torch.ones(3, 4, requires_grad=True)
-    xs = torch.randn(200, 3, 4)
+    xs = torch.randn(60, 3, 4)
 
     def f(h, x):
         return (h * scale + net(x)).tanh(), None

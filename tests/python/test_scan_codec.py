@@ -27,6 +27,7 @@ def seed() -> None:
 @pytest.mark.parametrize("codec", [{"tape": "bits"}, ("bits", "bits")])
 @pytest.mark.parametrize("chunk", [1, 6])
 @pytest.mark.parametrize("model", [lif, lstm])
+@pytest.mark.sweep(4)
 def test_bits_keep_every_bit(codec, chunk, model):
     f, init, xs, params = model()
     budget = room(f, init, xs, chunk=chunk)
@@ -38,6 +39,7 @@ def test_bits_keep_every_bit(codec, chunk, model):
 @pytest.mark.parametrize(
     "strategy, options", [("revolve", {}), ("sqrt", {"reverse": True}), ("msm", {"reduce": "mean"}), ("constant", {})]
 )
+@pytest.mark.sweep(3)
 def test_bits_keep_every_bit_in_every_plan(strategy, options):
     f, init, xs, params = lif()
     budget = room(f, init, xs, chunk=4)
@@ -135,6 +137,7 @@ def test_parameters_captured_tensors_and_inputs_are_never_encoded(counting):
 
 @pytest.mark.parametrize("codec", ["fp16", "pool:2", ("int8", "bf16"), (None, "int8"), ("bf16", "pool:4")])
 @pytest.mark.parametrize("strategy", ["auto", "revolve"])
+@pytest.mark.sweep(5)
 def test_results_have_every_bit_and_only_gradients_differ(codec, strategy):
     f, init, xs, params = lstm()
     budget = room(f, init, xs, chunk=4)
@@ -190,6 +193,7 @@ def test_errors_stay_within_what_follows_from_each_kept_number(codec, where, dty
 
 
 @pytest.mark.parametrize("codec, part", [((None, "bf16"), 2), (("int8", "int8"), 3), ("bits", 1)])
+@pytest.mark.sweep(2)
 def test_tiers_get_what_is_encoded(codec, part, tmp_path):
     f, init, xs, params = lstm()
     small = least(f, init, xs, chunk=1, tiers=[ebb.memory_tier("1MiB")])
@@ -229,6 +233,7 @@ def test_a_while_loop_keeps_its_tapes_encoded():
 
 
 @pytest.mark.parametrize("codec", ["bf16", "int8", ("fp16", "fp16")])
+@pytest.mark.sweep(1)
 def test_double_precision(codec):
     f, init, xs, params = lstm(torch.float64)
     plain, mine = both(f, init, xs, params, budget=room(f, init, xs, chunk=4), chunk=4, codec=codec)

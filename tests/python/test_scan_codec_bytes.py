@@ -92,6 +92,7 @@ def test_a_net_that_is_silent_at_first_is_looked_at_until_it_spikes():
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.sweep(1)
 def test_the_same_budget_buys_fewer_forwards(chunk):
     f, init, xs, _ = lstm()
     budget = room(f, init, xs, share=0.2, chunk=chunk)
@@ -116,7 +117,7 @@ def test_smaller_states_need_a_smaller_budget_or_fewer_forwards():
 
 @pytest.mark.parametrize("codec, chunk", [("bf16", 1), ("bits", 4), (("int8", "bf16"), 1), ("int8", 4)])
 @pytest.mark.parametrize("model", [lif, lstm])
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(4)
 def test_the_peak_is_within_the_prediction_and_the_budget(codec, chunk, model):
     f, init, xs, params = model()
     budget = room(f, init, xs, chunk=chunk)

@@ -89,7 +89,7 @@ def measured(f, init, xs, params, budget, **options) -> tuple[int, ebb._loop.rep
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(3)
 def test_the_peak_is_within_the_prediction_and_the_budget(name, chunk, share):
     f, init, params = MODELS[name]()
     xs = torch.randn(STEPS, BATCH, WIDTH).requires_grad_()
@@ -107,6 +107,7 @@ def test_the_peak_is_within_the_prediction_and_the_budget(name, chunk, share):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.sweep(1)
 def test_without_slack_for_blocks_of_megabytes(name):
     width = 256
     f, init, params = MODELS[name](width)
@@ -118,6 +119,7 @@ def test_without_slack_for_blocks_of_megabytes(name):
         assert peak <= budget
 
 
+@pytest.mark.slow
 def test_less_budget_never_takes_more():
     f, init, params = deep()
     xs = torch.randn(STEPS, BATCH, WIDTH)
@@ -190,10 +192,11 @@ def test_sums_need_no_memory_that_grows():
         return counted.peak
 
     budget = 3 * least(f, init, lambda t: torch.zeros(BATCH, WIDTH), length=20, reduce="sum", chunk=1)
-    assert peak(160) <= peak(40) * 1.2
+    assert peak(100) <= peak(40) * 1.2
 
 
 @pytest.mark.parametrize("start", ["one tensor twice", "expanded"])
+@pytest.mark.sweep(1)
 def test_a_first_carry_that_shares_memory(start):
     cell = torch.nn.LSTMCell(4, 32)
     zero = torch.zeros(16, 32) if start == "one tensor twice" else torch.zeros(1, 32).expand(16, 32)
@@ -202,7 +205,7 @@ def test_a_first_carry_that_shares_memory(start):
         h, c = cell(x, carry)
         return (h, c), None
 
-    xs = torch.randn(200, 16, 4)
+    xs = torch.randn(80, 16, 4)
     budget = ebb.probe(f, (zero, zero), xs).budget("balanced")
     report = compare(f, (zero, zero), xs, cell.parameters(), budget=budget, verify=True)
     assert report.strategy != "store_all" and report.measured["charged"]["fast"] <= budget

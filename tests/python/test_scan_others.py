@@ -30,6 +30,7 @@ def numbers(*shape: int) -> torch.Tensor:
     "neuron, states", [("Leaky", 1), ("Synaptic", 2), ("Alpha", 3), ("Lapicque", 1), ("RLeaky", 2)]
 )
 @pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.sweep(5)
 def test_snntorch(neuron, states, chunk):
     snntorch = pytest.importorskip("snntorch", reason="the package snntorch is not installed")
     into, out = torch.nn.Linear(3, WIDTH), torch.nn.Linear(WIDTH, 2)
@@ -98,6 +99,7 @@ def test_norse(cell_name, chunk):
 
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "rk4"])
+@pytest.mark.sweep(1)
 def test_torchdiffeq(method):
     torchdiffeq = pytest.importorskip("torchdiffeq", reason="the package torchdiffeq is not installed")
     field = torch.nn.Sequential(torch.nn.Linear(WIDTH, 8), torch.nn.Tanh(), torch.nn.Linear(8, WIDTH))

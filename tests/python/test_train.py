@@ -43,18 +43,8 @@ def test_json_lines(tmp_path):
     done = ebb(f"{SMALL} --evaluate 2 --json --out {tmp_path}/run")
     assert done.stderr == ""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["event"] for line in lines] == [
-        "plan",
-        "train",
-        "train",
-        "test",
-        "train",
-        "train",
-        "test",
-        "train",
-        "test",
-        "done",
-    ]
+    events = "plan train train test train train test train test done"
+    assert [line["event"] for line in lines] == events.split()
     plan, *steps, end = lines
     assert plan["exact"] is True and plan["budget"] is None and plan["iterations"] == 5
     assert [line["iteration"] for line in steps if line["event"] == "train"] == [1, 2, 3, 4, 5]
@@ -133,10 +123,14 @@ LONG = (
 )
 
 
+# As many iterations, so that a signal comes before the last of them.
+QUICK = LONG.replace("--steps 250", "--steps 50").replace("--save-seconds 0.05", "--save-seconds 0.5")
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight") / "run"
-    ebb(f"{LONG} --out {folder}")
+    ebb(f"{QUICK} --out {folder}")
     return folder
 
 
@@ -164,8 +158,9 @@ def wait_for(process, lines):
 
 
 @pytest.mark.slow
-def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
-    folder = tmp_path / "run"
+def test_twenty_kills_leave_the_same_bits(tmp_path):
+    folder, uninterrupted = tmp_path / "run", tmp_path / "uninterrupted"
+    ebb(f"{LONG} --out {uninterrupted}")
     moments = random.Random(4)
     resumed = set()
     for _ in range(20):
@@ -188,8 +183,8 @@ def test_twenty_kills_leave_the_same_bits(uninterrupted, tmp_path):
 @pytest.mark.parametrize("request_to_end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     folder = tmp_path / "run"
-    process = start(f"{LONG} --out {folder}")
-    wait_for(process, 20)
+    process = start(f"{QUICK} --out {folder}")
+    wait_for(process, 5)
     process.send_signal(request_to_end)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -206,7 +201,7 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
 
 
 def test_goes_on_with_other_threads(tmp_path):
-    words = "--task adding --steps 60 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
+    words = "--task adding --steps 30 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
     ebb(f"{words} --iterations 6 --out {tmp_path}/whole")
     ebb(f"{words} --iterations 3 --out {tmp_path}/run")
     ebb(f"--resume {tmp_path}/run --iterations 6 --threads 2 --json")
@@ -235,7 +230,7 @@ def mpirun(processes, words):
 
 
 @needs_mpi
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_processes_are_a_larger_batch(tmp_path, processes):
     """Gradients are added in another order: in double some 1e-16 of each, which 8 steps of sgd keep small; adam would
     divide by it where a gradient is nearly 0."""
@@ -339,6 +334,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", BAD)
+@pytest.mark.sweep(17)
 def test_bad_words(words):
     done = ebb(words, 2)
     assert BAD[words] in done.stderr

@@ -65,7 +65,7 @@ def theirs(tensors, make, schedule, decay, clip):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("decay, clip", [(0.0, 0.0), (0.1, 0.0), (0.01, 2.0)])
 @pytest.mark.parametrize("kind, momentum", OPTIMISERS)
-@pytest.mark.sweep(18)
+@pytest.mark.sweep(10)
 def test_steps_are_those_of_pytorch(tmp_path, kind, momentum, decay, clip, schedule, dtype):
     tensors = given(dtype)
     run = ours(tmp_path, tensors, kind, 0.1, momentum, decay, clip, schedule)

@@ -144,11 +144,11 @@ def probe(
 
     >>> import torch, ebb
     >>> cell = torch.nn.GRUCell(3, 5)
-    >>> found = ebb.probe(lambda h, x: (cell(x, h), None), torch.zeros(2, 5), torch.randn(500, 2, 3))
+    >>> found = ebb.probe(lambda h, x: (cell(x, h), None), torch.zeros(2, 5), torch.randn(50, 2, 3))
     >>> found.least < found.budget("balanced") <= found.store_all
     True
     >>> found.at(found.store_all).forwards
-    500
+    50
     """
     carry, inputs = Structure(init, "init"), Inputs(xs, length)
     if inputs.length == 0:
