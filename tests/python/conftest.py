@@ -6,6 +6,7 @@ import os
 import pathlib
 
 import pytest
+from thorough import THOROUGH
 
 # There is a process of tests for each core. torch reads this when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,7 +26,7 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
     mark_sweeps(items)
-    if os.environ.get("EBB_EXAMPLES") != "all":
+    if not THOROUGH:
         take_few_examples(items)
 
 

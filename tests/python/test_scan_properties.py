@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as some  # noqa: E402
 from scan_oracle import clones, compare, gradients, loop, same, wanting, weighted  # noqa: E402
+from thorough import THOROUGH  # noqa: E402
 
 import ebb  # noqa: E402
 from ebb import _core  # noqa: E402
@@ -153,7 +154,7 @@ def storing() -> Any:
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     name=some.sampled_from(sorted(CELLS)),
-    steps=some.integers(1, 80),
+    steps=some.integers(1, 200 if THOROUGH else 80),
     chunk=some.sampled_from([None, 1, 2, 3, 7, 16, 300]),
     strategy=some.sampled_from(STRATEGIES),
     share=some.floats(0, 1),
