@@ -72,7 +72,7 @@ run_ctest() {
 }
 
 run_pytest() {
-  EBB_RESULTS=$results .venv/bin/python -m pytest -q -n "$jobs" --dist loadfile -p no:cacheprovider --junit-xml "$results/pytest.xml" "$@"
+  EBB_RESULTS=$results .venv/bin/python -m pytest -q -n "$jobs" -p no:cacheprovider --junit-xml "$results/pytest.xml" "$@"
 }
 
 sanitized() {
@@ -128,7 +128,7 @@ quick_tests() {
 # Random examples in their full number, of slow tests and of those that ran before with few.
 slow_python() {
   export EBB_EXAMPLES=all
-  run_pytest -m "slow or hypothesis" --ignore tests/python/test_libtorch.py tests/python
+  run_pytest --dist loadfile -m "slow or hypothesis" --ignore tests/python/test_libtorch.py tests/python
 }
 
 # What quick_tests leaves out.
@@ -139,7 +139,7 @@ all_tests() {
   stage build_rest build_rest
   stage cpp_slow run_ctest slow
   stage python_slow slow_python
-  stage libtorch run_pytest tests/python/test_libtorch.py
+  stage libtorch run_pytest --dist loadfile tests/python/test_libtorch.py
   stage asan sanitized asan asan-memory
   stage tsan sanitized tsan tsan
   stage fuzz fuzzed

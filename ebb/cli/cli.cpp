@@ -41,6 +41,7 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
 std::vector<std::string> renamed(std::span<const std::string> args, std::ostream& err) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"--grain", "--chunk"}};
   std::vector<std::string> words(args.begin(), args.end());
+  // The others have neither.
   if (args.empty() || (args.front() != "train" && args.front() != "bench")) return words;
   for (std::string& word : words) {
     for (const auto& [old, now] : kNames) {

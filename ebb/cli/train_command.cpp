@@ -57,7 +57,7 @@ Examples
 enum class Kind { text, number, whole, flag };
 
 // An option that is also a key of configuration files.
-struct Row {
+struct OptionRow {
   const char* heading;
   const char* key;
   Kind kind;
@@ -65,7 +65,7 @@ struct Row {
   const char* help;
 };
 
-constexpr Row kRows[] = {
+constexpr OptionRow kRows[] = {
     {"The task", "task", Kind::text, "NAME", ""},
     {"The task", "data", Kind::text, "DIR", "Where the task's files are"},
     {"The task", "steps", Kind::whole, "T", "Steps of a sequence; default the task's own"},
@@ -133,7 +133,7 @@ std::string option_of(std::string key) {
   return "--" + key;
 }
 
-Json value_of(const Row& row, const std::string& word) {
+Json value_of(const OptionRow& row, const std::string& word) {
   const std::string option = option_of(row.key);
   if (row.kind == Kind::text) {
     if (parse_json(json_string(word), option) != Json(word)) {
@@ -205,7 +205,7 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
       err << "ebb train: " << shown(words.config) << ": grain is called chunk now\n";
     }
   }
-  for (const Row& row : kRows) {
+  for (const OptionRow& row : kRows) {
     const auto word = words.given.find(row.key);
     const auto flag = words.flags.find(row.key);
     const bool flagged = flag != words.flags.end() && flag->second;
@@ -271,7 +271,7 @@ std::string defaults(Value value) {
   return usual + (others.empty() ? "" : " (" + others + ")");
 }
 
-std::string help_of(const Row& row) {
+std::string help_of(const OptionRow& row) {
   const auto listed = [](const auto& rows) {
     std::string text;
     for (const auto& own : rows) text += (text.empty() ? "" : "\n") + own.name + ": " + own.what;
@@ -308,7 +308,7 @@ std::string help_of(const Row& row) {
 
 Command declare_train(CLI::App& app) {
   const auto words = std::make_shared<Words>();
-  for (const Row& row : kRows) {
+  for (const OptionRow& row : kRows) {
     Heading heading(app, row.heading);
     const std::string name = option_of(row.key);
     if (row.kind == Kind::flag) {

@@ -40,20 +40,20 @@ PanelWidths widths() {
   return {.whole = kMostVectors * lanes, .step = lanes};
 }
 
-template <std::int64_t kHere, std::int64_t kVectors>
-using Sums = hn::Vec<Vectors>[kHere][kVectors];
+template <std::int64_t kRowsHere, std::int64_t kVectors>
+using Sums = hn::Vec<Vectors>[kRowsHere][kVectors];
 
 // Adds a row of the panel, times factor(r), to the sums of each row r.
-template <std::int64_t kHere, std::int64_t kVectors, class Factor>
+template <std::int64_t kRowsHere, std::int64_t kVectors, class Factor>
 HWY_INLINE void add_products(const float* HWY_RESTRICT panel, const Factor& factor,
-                             Sums<kHere, kVectors>& sums) {
+                             Sums<kRowsHere, kVectors>& sums) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   hn::Vec<Vectors> weights[kVectors];
 #pragma GCC unroll 8
   for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kHere; ++r) {
+  for (std::int64_t r = 0; r < kRowsHere; ++r) {
     const auto own = factor(r);
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
@@ -63,14 +63,14 @@ HWY_INLINE void add_products(const float* HWY_RESTRICT panel, const Factor& fact
 }
 
 // Adds the first `here` columns of the sums to the results.
-template <std::int64_t kHere, std::int64_t kVectors>
-HWY_INLINE void add_to_results(std::int64_t here, const Sums<kHere, kVectors>& sums, float* c,
+template <std::int64_t kRowsHere, std::int64_t kVectors>
+HWY_INLINE void add_to_results(std::int64_t here, const Sums<kRowsHere, kVectors>& sums, float* c,
                                std::int64_t c_stride) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if (here == kVectors * lanes) {
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kHere; ++r) {
+    for (std::int64_t r = 0; r < kRowsHere; ++r) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
         float* const to = c + r * c_stride + v * lanes;
@@ -81,15 +81,15 @@ HWY_INLINE void add_to_results(std::int64_t here, const Sums<kHere, kVectors>& s
   }
   HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kHere; ++r) {
+  for (std::int64_t r = 0; r < kRowsHere; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, row + v * lanes);
     for (std::int64_t j = 0; j < here; ++j) c[r * c_stride + j] += row[j];
   }
 }
 
-// One panel of kVectors vectors for kHere rows; `here` of its columns are wanted.
-template <std::int64_t kHere, std::int64_t kVectors>
+// One panel of kVectors vectors for kRowsHere rows; `here` of its columns are wanted.
+template <std::int64_t kRowsHere, std::int64_t kVectors>
 HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
                              std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
                              std::int64_t c_stride) {
@@ -97,11 +97,11 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   // Results are needed last and may lie some caches away.
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kHere; ++r) {
+  for (std::int64_t r = 0; r < kRowsHere; ++r) {
     hwy::Prefetch(c + r * c_stride);
     hwy::Prefetch(c + r * c_stride + here - 1);
   }
-  Sums<kHere, kVectors> sums;
+  Sums<kRowsHere, kVectors> sums;
 #pragma GCC unroll 8
   for (auto& row : sums) {
 #pragma GCC unroll 8
@@ -111,12 +111,12 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
 #if HWY_ARCH_ARM_A64
   // A multiplication can take its factor from a lane: one load brings four factors of a row.
   for (; i + 4 <= k; i += 4) {
-    hn::Vec<Vectors> factors[kHere];
+    hn::Vec<Vectors> factors[kRowsHere];
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kHere; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
+    for (std::int64_t r = 0; r < kRowsHere; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
     const auto add = [&]<int kLane>() HWY_ATTR {
       const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Broadcast<kLane>(factors[r]); };
-      add_products<kHere, kVectors>(panel, factor, sums);
+      add_products<kRowsHere, kVectors>(panel, factor, sums);
       panel += kVectors * lanes;
     };
     add.template operator()<0>();
@@ -127,9 +127,9 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
 #endif
   for (; i < k; ++i, panel += kVectors * lanes) {
     const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Set(d, a[r * a_stride + i]); };
-    add_products<kHere, kVectors>(panel, factor, sums);
+    add_products<kRowsHere, kVectors>(panel, factor, sums);
   }
-  add_to_results<kHere, kVectors>(here, sums, c, c_stride);
+  add_to_results<kRowsHere, kVectors>(here, sums, c, c_stride);
 }
 
 // One panel for all rows.
@@ -137,10 +137,10 @@ template <std::int64_t kVectors>
 void panel_product(std::int64_t rows, std::int64_t here, std::int64_t k, const float* a,
                    std::int64_t a_stride, const float* panel, float* c, std::int64_t c_stride) {
   std::int64_t r = 0;
-  const auto rest = [&]<std::int64_t kHere>() {
-    rows_product<kHere, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride,
-                                  c_stride);
-    r += kHere;
+  const auto rest = [&]<std::int64_t kRowsHere>() {
+    rows_product<kRowsHere, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride,
+                                      c_stride);
+    r += kRowsHere;
   };
   while (rows - r >= kRows) rest.template operator()<kRows>();
   if (rows - r >= 4) rest.template operator()<4>();

@@ -19,9 +19,9 @@ namespace {
 using Step = std::int64_t;
 using Said = ScheduleAction;
 using Storage = ScheduleAction::Storage;
-using Key = std::pair<std::int8_t, Step>;  // place, step
+using Held = std::pair<std::int8_t, Step>;  // place, step
 
-Key key_of(Place place, Step step) { return {place.id, step}; }
+Held key_of(Place place, Step step) { return {place.id, step}; }
 
 // What can be known only from the rest of the plan, by the number of the Copy of a state.
 struct Foresight {
@@ -32,14 +32,14 @@ struct Foresight {
 
 Foresight foresee(const Plan& plan) {
   Foresight foresight;
-  std::map<Key, std::size_t> written, read;  // the latest Copy to and from a place
+  std::map<Held, std::size_t> written, read;  // the latest Copy to and from a place
   const auto cursor = plan.cursor();
   for (Action action; cursor->next(action);) {
     const auto* const copy = std::get_if<Copy>(&action);
     const auto* const drop = std::get_if<Drop>(&action);
     if (copy != nullptr && copy->item == Item::state) {
       const std::size_t number = foresight.used.size();
-      const Key from = key_of(copy->from, copy->step);
+      const Held from = key_of(copy->from, copy->step);
       foresight.used.push_back(copy->to == Place::work);
       foresight.last_use.push_back(false);
       written[key_of(copy->to, copy->step)] = number;
@@ -50,7 +50,7 @@ Foresight foresee(const Plan& plan) {
       foresight.start_used |=
           copy->from == Place::fast && copy->step == 0 && !plan.machine.start_charged;
     } else if (drop != nullptr && drop->item == Item::state) {
-      const Key key = key_of(drop->place, drop->step);
+      const Held key = key_of(drop->place, drop->step);
       if (const auto found = read.find(key); found != read.end())
         foresight.last_use[found->second] = true;
       read.erase(key);
@@ -334,8 +334,8 @@ class ScheduleCursor::Translation {
   std::vector<Place> open_saves_;              // of the state before them
   std::deque<Transfer> queue_;
   std::size_t copies_ = 0;
-  std::map<Key, Step> held_;  // states in RAM or DISK, and where the Forward that wrote them ended
-  std::set<Step> tapes_;      // in RAM
+  std::map<Held, Step> held_;  // states in RAM or DISK, and where the Forward that wrote them ended
+  std::set<Step> tapes_;       // in RAM
   bool work_state_ = false;
   std::optional<std::pair<Step, Step>> work_tapes_;
   std::optional<Place> disk_;

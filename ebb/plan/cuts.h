@@ -14,6 +14,11 @@
 
 namespace ebb {
 
+// Entries of an exact table that a plan may cost: 10^4 steps with 1000 slots.
+inline constexpr double kTableEntries = 1e7;
+// Entries of a table of capacities: chains that run steps more often than they say are cut less well.
+inline constexpr std::size_t kCapacities = 1 << 23;
+
 // A function of 0, 1, 2, … and its lower convex hull, growing one value at a time. Infinite values
 // are allowed.
 class Hull {

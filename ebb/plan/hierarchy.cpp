@@ -13,9 +13,7 @@ namespace {
 
 using Kind = Choice::Kind;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-// Table entries that a plan may cost: 10^4 steps with 1000 slots.
-constexpr double kTableEntries = 1e7;
+constexpr double kNoPlan = std::numeric_limits<double>::infinity();
 // Cuts tried and bounds written for a row of a table: one or two an entry are usual, and a row of
 // 10^4 entries cannot take more.
 constexpr std::int64_t kRowWork = 100'000'000;
@@ -111,7 +109,7 @@ class LevelTables : public Policy {
   double unstored(std::size_t k, std::int64_t m, std::size_t l) const {
     if (l == 0) return 0;
     if (k == 0) {
-      if (m < 1) return kNever;
+      if (m < 1) return kNoPlan;
       return static_cast<double>(binomial_advances(static_cast<std::int64_t>(l) + 1, m)) * forward_;
     }
     const Level& level = levels_[k];
@@ -167,7 +165,7 @@ class LevelTables : public Policy {
     const auto n = static_cast<std::size_t>(steps_);
     Hull head;
     CutSearch search(0);
-    head.add(kNever);
+    head.add(kNoPlan);
     best.assign(n, 0);
     cut.assign(n, 0);
     for (std::size_t l = 1; l < n; ++l) {
@@ -221,7 +219,7 @@ class LevelTables : public Policy {
     return minimise(
         origin_, origin_cut_, rest,
         [&](std::size_t j, double left) { return static_cast<double>(j) * forward_ + left; },
-        [](std::size_t) { return kNever; }, false, 0);
+        [](std::size_t) { return kNoPlan; }, false, 0);
   }
 
   // The most slots that the row of plenty holds at once.

@@ -10,11 +10,6 @@ namespace {
 
 using Kind = Choice::Kind;
 
-// Entries of the exact table that a plan may cost.
-constexpr double kTableEntries = 1e7;
-// Entries of the capacities: chains that run steps more often than they say are cut less well.
-constexpr std::size_t kCapacities = 1 << 23;
-
 class SlotMixPolicy : public Policy {
  public:
   // For the whole chain, at least.

@@ -14,12 +14,8 @@ namespace {
 
 using Kind = Choice::Kind;
 
-// Entries of the exact table that a plan may cost.
-constexpr double kTableEntries = 1e7;
-// Entries of the capacities: chains that run steps more often than they say are cut less well.
-constexpr std::size_t kCapacities = 1 << 23;
 // Capacities stop growing here, so that adding three of them cannot overflow.
-constexpr std::int64_t kLongest = std::int64_t{1} << 60;
+constexpr std::int64_t kMostCapacity = std::int64_t{1} << 60;
 // Columns of the capacities: beyond that many units of memory they grow coarser.
 constexpr std::int64_t kColumns = 1 << 21;
 
@@ -273,7 +269,7 @@ std::shared_ptr<const UniformMixPolicy> uniform_mix_policy(std::int64_t steps, B
   // 32-bit forwards are enough below 60 000 steps.
   const bool exact = n * m <= table_entries && steps < 60'000;
   if (exact) return std::make_shared<UniformMixTable>(steps, u, release);
-  return std::make_shared<Capacities>(std::min(steps, kLongest), u);
+  return std::make_shared<Capacities>(std::min(steps, kMostCapacity), u);
 }
 
 Draft draft_store_all(const Problem& p) {

@@ -16,7 +16,7 @@
 namespace ebb {
 namespace {
 
-constexpr unsigned kInFlight = 16;
+constexpr unsigned kRingEntries = 16;
 constexpr std::size_t kChunk = 256 << 10;
 // The most bytes of one registered buffer.
 constexpr std::size_t kRegistered = std::size_t{1} << 30;
@@ -36,7 +36,7 @@ struct Ring {
 
 std::unique_ptr<Ring> open_ring() {
   auto ring = std::make_unique<Ring>();
-  ring->open = io_uring_queue_init(kInFlight, &ring->ring, 0) == 0;
+  ring->open = io_uring_queue_init(kRingEntries, &ring->ring, 0) == 0;
   return ring->open ? std::move(ring) : nullptr;
 }
 
@@ -61,7 +61,7 @@ class RingMove {
  public:
   RingMove(Ring& ring, const UnnamedFile& file, std::span<std::byte> memory, bool writes)
       : ring_(ring), file_(file), memory_(memory), writes_(writes) {
-    for (std::size_t slot = 0; slot < kInFlight; ++slot) free_[slot] = slot;
+    for (std::size_t slot = 0; slot < kRingEntries; ++slot) free_[slot] = slot;
   }
 
   // Returns when nothing is under way any more. False: the ring is of no further use.
@@ -87,7 +87,7 @@ class RingMove {
   Bytes error_at() const { return error_at_; }
 
  private:
-  std::size_t under_way() const { return kInFlight - free_count_; }
+  std::size_t under_way() const { return kRingEntries - free_count_; }
 
   static Chunk rest(const Chunk& chunk, std::size_t done) {
     return {chunk.data + done, chunk.bytes - done, chunk.offset + static_cast<Bytes>(done)};
@@ -163,9 +163,9 @@ class RingMove {
   const UnnamedFile& file_;
   std::span<std::byte> memory_;
   bool writes_;
-  std::array<Chunk, kInFlight> chunks_;
-  std::array<std::size_t, kInFlight> free_;
-  std::size_t free_count_ = kInFlight;
+  std::array<Chunk, kRingEntries> chunks_;
+  std::array<std::size_t, kRingEntries> free_;
+  std::size_t free_count_ = kRingEntries;
   int error_ = 0;
   Bytes error_at_ = 0;
 };

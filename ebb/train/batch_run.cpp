@@ -2,6 +2,7 @@
 #include "ebb/train/batch_run.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "ebb/core/at.h"
 #include "ebb/core/workers.h"
@@ -11,7 +12,9 @@ namespace {
 
 int threads_of(const TrainOptions& options, int ranks) {
   if (options.threads > 0) return options.threads;
-  return std::max(1, usable_processors() / ranks);
+  // Processes may be bound to their share already, or share all of the machine.
+  const int share = static_cast<int>(std::thread::hardware_concurrency()) / ranks;
+  return std::clamp(share, 1, usable_processors());
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST_P(VectorSetsOfCells, FloatAgreesWithDouble) {
     const std::string& cell = row.name;
     for (const double density : {1.0, 0.3}) {
       for (const bool spikes : {false, true}) {
-        if (!thorough() && spikes != (density < 1)) continue;
+        if (quick() && spikes != (density < 1)) continue;
         const Net net{.cell = cell,
                       .input = 301,
                       .hidden = 293,

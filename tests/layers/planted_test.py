@@ -47,6 +47,7 @@ PLANTED = [
     ("ebb/plan/planted.cpp", "#include <CLI/CLI.hpp>\n", "cli11"),
     ("ebb/run/planted.h", "#include <torch/torch.h>\n", "torch"),
     ("ebb/experiments/planted.cpp", "#include <CLI/CLI.hpp>\n", "cli11"),
+    ("ebb/cli/planted.cpp", "#include <CLI/CLI.hpp>\n", "cli11"),
     ("ebb/plan/planted.cpp", "#include <iostream>\n", "printing"),
     ("ebb/plan/planted.cpp", 'void f() { std::cout << "x"; }\n', "printing"),
     ("ebb/experiments/planted.cpp", 'void f() { std::cout << "x"; }\n', "printing"),

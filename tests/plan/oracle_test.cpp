@@ -196,7 +196,7 @@ TEST(Oracle, HRevolveOfTwoLevels) {
   for (const auto& [uf, ub, wait] : {std::tuple(1.0, 1.0, 0.5), {1.0, 2.0, 2.0}, {2.0, 1.0, 1.0}}) {
     for (int ram = 1; ram <= 2; ++ram) {
       for (int disk = 1; disk <= 3; ++disk) {
-        for (int n = 1; n <= (thorough() ? 7 : 6) - (disk > 1); ++n) {
+        for (int n = 1; n <= (quick() ? 6 : 7) - (disk > 1); ++n) {
           EXPECT_EQ(two_levels(n, uf, ub, wait, ram, disk),
                     HRevolve(uf, ub, wait, wait, ram, disk).seconds(n))
               << n << " steps, " << ram << " + " << disk << " slots, costs " << uf << " " << ub

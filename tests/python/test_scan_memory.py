@@ -192,7 +192,7 @@ def test_sums_need_no_memory_that_grows():
         return counted.peak
 
     budget = 3 * least(f, init, lambda t: torch.zeros(BATCH, WIDTH), length=20, reduce="sum", chunk=1)
-    assert peak(100) <= peak(40) * 1.2
+    assert peak(160) <= peak(40) * 1.2
 
 
 @pytest.mark.parametrize("start", ["one tensor twice", "expanded"])

@@ -334,7 +334,6 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", BAD)
-@pytest.mark.sweep(17)
 def test_bad_words(words):
     done = ebb(words, 2)
     assert BAD[words] in done.stderr

@@ -75,7 +75,7 @@ std::string model_after(const TrainOptions& options) {
 TEST(Train, TheSameBitsInAnyBudget) {
   for (const char* task : {"adding", "copy"}) {
     for (const char* cell : {"lstm", "lif", "egru"}) {
-      if (!thorough() && (task == std::string("adding")) != (cell == std::string("lstm"))) continue;
+      if (quick() && (task == std::string("adding")) != (cell == std::string("lstm"))) continue;
       SCOPED_TRACE(std::string(task) + ", " + cell);
       TrainOptions options = small(task, cell);
       options.layers = 2;
@@ -152,7 +152,7 @@ TEST(Train, GoesOnWithTheSameBits) {
   train(options, settings, ranks);
   const std::string model = content(straight.path() + "/model.safetensors");
   for (const std::int64_t last : {1, 2, 3, 4}) {
-    if (!thorough() && last != 3) continue;
+    if (quick() && last != 3) continue;
     const TemporaryFolder folder;
     std::stop_source stop;
     TrainSettings first;
