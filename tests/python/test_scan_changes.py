@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -90,10 +92,7 @@ def test_a_buffer_that_changes_late_is_replayed():
 
 
 def test_a_changed_tensor_that_cannot_be_found_is_refused_and_can_be_named():
-    class Hidden:
-        __slots__ = ("norm",)
-
-    hidden = Hidden()
+    hidden = types.ModuleType("hidden")
     hidden.norm = torch.nn.BatchNorm1d(8)
     cell = torch.nn.GRUCell(4, 8)
     xs = torch.randn(100, 3, 4)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -81,11 +83,10 @@ def test_a_generator_of_its_own_is_seen_again_or_refused():
 
 def test_verify_finds_a_function_that_is_not_one():
     weight = numbers(WIDTH)
-    calls = []
+    calls = itertools.count()  # which ebb cannot put back
 
     def f(h, x):
-        calls.append(1)
-        h = (h * weight + (len(calls) > 20)).tanh()
+        h = (h * weight + (next(calls) > 20)).tanh()
         return h, h
 
     small = least(lambda h, x: ((h * weight + 1).tanh(),) * 2, torch.ones(WIDTH), None, length=T, chunk=1)
@@ -175,7 +176,7 @@ def test_buffers_are_changed_once(kind, chunk):
     same(run(ebb.scan, module(), chunk=chunk), run(loop, module()))
 
 
-def test_captured_tensors_and_attributes_that_f_changes_are_refused_or_right():
+def test_captured_tensors_and_attributes_that_f_changes():
     weight = numbers(WIDTH)
     count = torch.zeros(())
 
@@ -207,18 +208,17 @@ def test_captured_tensors_and_attributes_that_f_changes_are_refused_or_right():
         start()
         h, hs = loop(f, torch.ones(WIDTH), None, length=T)
         wanted = gradients(weighted(h, hs), params)
-        refused = 0
-        for budget in (350, 500, 700):
+        cut = 0
+        for budget in (350, 500, 700, 1000):
             start()
             try:
                 h, hs = ebb.scan(f, torch.ones(WIDTH), None, length=T, budget=budget, chunk=1)
-                found = gradients(weighted(h, hs), params)
             except ebb.Error as error:
-                assert "chang" in str(error) or error.code == "infeasible_budget", error
-                refused += "chang" in str(error)
-            else:
-                same(found, wanted)
-        assert refused, "no budget made blocks of the steps"
+                assert error.code == "infeasible_budget", error
+                continue
+            cut += ebb.last_report().strategy != "store_all"
+            same(gradients(weighted(h, hs), params), wanted)
+        assert cut, "no budget made blocks of the steps"
 
 
 # ------------------------------------------------------------------------------------------------ changes in place

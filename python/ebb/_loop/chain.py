@@ -144,6 +144,7 @@ class Chain(torch.nn.Module):
         around = self._surroundings(leaves)
         around.take_over(known.around)
         before = around.look()
+        around.begin(before, len(leaves))
         step = TorchStep(
             Recorder(_Stages(self.sequential, known.structures), around, known.facts),
             State([None if leaf is None else leaf.detach() for leaf in leaves], around.snapshot()),
@@ -154,6 +155,7 @@ class Chain(torch.nn.Module):
         except BaseException:
             around.put_back(before)
             known.around.draws, known.around.changed = around.draws, around.changed
+            around.refuse_outside("Chain")
             raise
 
     def _surroundings(self, leaves: Leaves) -> Surroundings:
@@ -194,17 +196,18 @@ class Chain(torch.nn.Module):
         costs: list[Costs] = []
         mutates: frozenset[int] = frozenset()
         for stage in range(blocks.count):
-            before = around.look()
+            around.begin(around.look(), len(live))
             look = first_look(blocks, around, stage, live)
-            around.learn(before)
+            around.learn()
+            around.refuse_outside("Chain")
             tape = look.tape
             own = [leaf for leaf in tape.carry if leaf is not None]
-            params = find_captures(self.sequential, tape.out, own, tape.since, params)
+            params = find_captures(around.tensors(), tape.out, own, tape.since, params)
             if look.mutates:
                 mutates |= {stage}
             after = around.look()
             weight = tape.weight(look.saved, params), max(1, storage_bytes(live))
-            flags = [leaf.requires_grad for leaf in tape.out if leaf is not None]
+            flags = [leaf is None or leaf.requires_grad for leaf in tape.out]
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
             del look, tape, own
             facts = Facts(params, mutates, differentiable=flags)
@@ -212,7 +215,7 @@ class Chain(torch.nn.Module):
             around.put_back(after)
             live = following
         moving = around.snapshot()
-        more = 0 if moving is None else storage_bytes(moving[0] + moving[1])
+        more = 0 if moving is None else storage_bytes(moving.tensors())
         costs = [cost.with_state(more) for cost in costs]
         return _Measured(costs, blocks.structures, facts, around, storage_bytes(live))
 

@@ -18,13 +18,15 @@ from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, remedy_of
 from ebb._loop.blocks import Blocks, Leaves
-from ebb._loop.examine import Examined, Loop, examine
+from ebb._loop.examine import ChangesLater, Examined, Loop, examine, settled
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.report import Coding, Report
+from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
 from ebb._loop.tape import State
 from ebb._loop.tiers import TorchTiers
 from ebb._tensor.context import Surroundings
+from ebb._tensor.outside import filled
 from ebb._tensor.tier_speed import speed_of
 
 
@@ -74,8 +76,9 @@ class Call:
         carried = [leaf for leaf in initial if leaf is not None]
         found = iter(_Node.apply(self, *carried, *inputs, *self.step.facts.params))
         set_last_report(self.report)
-        leaves = [next(found) if leaf is not None else None for leaf in self.step.initial.leaves]
-        return leaves, list(found)
+        own = self.step.initial.leaves[: self.step.around.outside.own]
+        leaves = [next(found) if leaf is not None else None for leaf in own]
+        return leaves, list(self.step.around.place(leaves, found))
 
     def forward(self) -> tuple[Leaves, list[Tensor]]:
         step = self.step
@@ -84,7 +87,7 @@ class Call:
                 step.begin()
                 step.blocks.begin()
                 self._run.forward()
-                if step.around.learn_late():
+                if step.around.learn():
                     raise ChangesLater
             except BaseException:
                 self._run.abandon()
@@ -115,10 +118,6 @@ class Call:
             self._give_back()  # once
 
 
-class ChangesLater(Exception):
-    """f drew random numbers or changed a buffer, but not in its first block."""
-
-
 class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
@@ -127,9 +126,10 @@ class _Node(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         leaves, ys = call.forward()
         ctx.present = [leaf is not None for leaf in leaves]
-        results = [leaf for leaf in leaves if leaf is not None] + ys
-        ctx.mark_non_differentiable(*[r for r, yes in zip(results, call.step.facts.differentiable) if not yes])
-        return tuple(results)
+        facts = call.step.facts
+        fixed = [leaf for leaf, yes in zip(leaves, facts.differentiable) if leaf is not None and not yes]
+        ctx.mark_non_differentiable(*fixed, *(y for y, yes in zip(ys, facts.outputs) if not yes))
+        return (*(leaf for leaf in leaves if leaf is not None), *ys)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
@@ -142,7 +142,8 @@ class _Node(torch.autograd.Function):
         rest = iter(gradients)
         adjoint = [next(rest) if there else None for there in ctx.present]
         found, of_inputs, of_params = ctx.call.backward(adjoint, list(rest))
-        of_carries = [gradient for gradient, there in zip(found, ctx.present) if there]
+        first = ctx.call.step.initial.leaves
+        of_carries = [gradient for gradient, leaf in zip(found, first) if leaf is not None]
         return (None, *of_carries, *of_inputs, *of_params)
 
 
@@ -163,15 +164,10 @@ def in_budget(
     if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
         set_last_report(_plain_report(known, blocks.count, limit, options))
         return None
-    loop = Loop(blocks, f, initial, inputs, device, options, key, around, around.look())
-    try:
-        return _attempt(loop)
-    except ChangesLater:
-        around.put_back(loop.before)
-    except BaseException:
-        around.put_back(loop.before)
-        raise
-    return _attempt(loop)
+    loop = Loop(
+        Stateful(blocks, around.outside), f, initial, inputs, device, options, key, around, around.look(), len(initial)
+    )
+    return settled(loop, _attempt)
 
 
 def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], options: Options) -> _core.Plan:
@@ -255,5 +251,6 @@ def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> T
     if options.tiers:
         peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
         counts = [peak // chain[0].state for peak in peaks]
-        tiers = TorchTiers(options.tiers, counts, recorder.facts.kept(initial, loop.blocks.name), loop.device)
+        like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
+        tiers = TorchTiers(options.tiers, counts, recorder.facts.kept(like, loop.blocks.name), loop.device)
     return TorchStep(recorder, initial, head=seen.head, tiers=tiers, until=options.until, verify=options.verify)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,11 +22,19 @@ from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.tape import Head, State
 from ebb._loop.tiers import StateLayout, buffer_bytes
 from ebb._tensor.captures import find_captures
-from ebb._tensor.context import Snapshot, Surroundings
-from ebb._tensor.trees import close, storage_bytes
+from ebb._tensor.context import Surroundings, View
+from ebb._tensor.outside import Form
+from ebb._tensor.trees import can_have_gradient, close, storage_bytes
 from ebb._tensor.written import Written
 
+Result = TypeVar("Result")
+
+_ATTEMPTS = 8
 _LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
+
+
+class ChangesLater(Exception):
+    """f draws random numbers or changes something, which was not known when the loop began."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ class Loop:
     options: Options
     key: Any
     around: Surroundings
-    before: Snapshot  # of the surroundings
+    before: View  # of the surroundings
+    own: int  # leaves of the initial carry that are the caller's
 
     @property
     def start(self) -> Leaves:
@@ -79,8 +88,27 @@ class _Found:
 
     facts: Facts
     head: Head
+    forms: list[Form]  # of what f keeps outside, after the first block
     raw: tuple[int, int]  # bytes of tape and state
     shared: int  # of which the leaves of the first carry share so many
+
+
+def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
+    """Tries until all is known that changes from step to step. Where it raises all is as it was."""
+    for _ in range(_ATTEMPTS):
+        try:
+            loop.around.begin(loop.before, loop.own)
+            return attempt(replace(loop, initial=loop.initial + loop.around.outside.start_tensors()))
+        except ChangesLater:
+            loop.around.put_back(loop.before)
+        except BaseException:
+            loop.around.put_back(loop.before)
+            raise
+    raise Error(
+        f"{loop.blocks.name}: something else changes from step to step each time f runs: "
+        + ", ".join(loop.around.outside.names()[-3:]),
+        remedy="make it a part of the carry, or return it as a y",
+    )
 
 
 def examine(loop: Loop) -> Examined:
@@ -101,6 +129,7 @@ def examine(loop: Loop) -> Examined:
             known = _measure_coded(recorder, loop, found)
         remembered.put(loop.key, known)
         around.put_back(after)
+        around.outside.forms = found.forms
     elif known.coded is not None and found.facts.state_codec is not None:
         found.facts.state_codec.limit_to(known.coded)
     facts = replace(found.facts, weight=known.costs.tape)
@@ -112,31 +141,44 @@ def _look(loop: Loop) -> _Found:
     blocks, around, start = loop.blocks, loop.around, loop.start
     look = first_look(blocks, around, 0, start)
     tape = look.tape
+    known = len(around.outside.moving)
+    around.learn()
+    if len(around.outside.moving) > known:
+        raise ChangesLater
     own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
-    params = find_captures(loop.function, tape.out + tape.ys, own, tape.since, loop.options.params or [])
+    params = find_captures(around.tensors(), tape.out + tape.ys, own, tape.since, loop.options.params or [])
     refuse_transforms(blocks.name, [t for t in [*tape.out, *tape.ys] if t is not None])
-    around.learn(loop.before)
     head = Head(
         loop.before,
         [None if t is None else t.detach() for t in tape.out],
         [y.detach() for y in tape.ys],
         look.origins,
     )
-    state = State(start, around.snapshot())
+    # What f keeps outside is no part of the first state, but of all others.
+    kept = head.leaves[loop.own :]
+    state = State(start[: loop.own] + kept, around.snapshot())
     tape.after.snapshot = state.snapshot  # which was not known when it ran
     # Leaves of the first carry may share memory (one tensor of zeros for all); later ones do not.
     shared = max(0, StateLayout(state).bytes - storage_bytes(state.tensors()))
-    raw = tape.weight(look.saved, params + loop.inputs) + shared, storage_bytes(state.tensors()) + shared
+    weight = tape.weight(look.saved, params + loop.inputs) + storage_bytes(kept)
+    raw = weight + shared, storage_bytes(state.tensors()) + shared
     codecs = loop.options.codecs
+    without = around.outside.without_gradient(tape.out)
+    flags = [
+        leaf is None or leaf.requires_grad or (k >= loop.own and k not in without and can_have_gradient(leaf))
+        for k, leaf in enumerate(tape.out)
+    ]
     facts = Facts(
         params,
         range(sys.maxsize) if look.mutates else (),
         loop.inputs,
         None if codecs is None else codecs.tape,
-        None if codecs is None or codecs.state is None else StateCodec(codecs.state, start),
-        [leaf.requires_grad for leaf in tape.out if leaf is not None] + blocks.output_flags(tape.ys),
+        None if codecs is None or codecs.state is None else StateCodec(codecs.state, state.leaves),
+        flags,
+        blocks.output_flags(tape.ys),
+        without=without,
     )
-    return _Found(facts, head, raw, shared)
+    return _Found(facts, head, around.outside.forms, raw, shared)
 
 
 def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:

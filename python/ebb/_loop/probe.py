@@ -17,8 +17,9 @@ from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
 from ebb._loop.engine import plan_for
-from ebb._loop.examine import Loop, examine
+from ebb._loop.examine import Loop, examine, settled
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._loop.stateful import Stateful
 from ebb._tensor.context import Surroundings
 from ebb._tensor.function_key import function_key
 from ebb._tensor.tier_speed import speed_of
@@ -193,7 +194,9 @@ def _cut(
     before = around.look()
     try:
         with torch.enable_grad():
-            seen = examine(Loop(blocks, f, initial, inputs.leaves, device, options, key, around, before))
+            outside = Stateful(blocks, around.outside)
+            loop = Loop(outside, f, initial, inputs.leaves, device, options, key, around, before, len(initial))
+            seen = settled(loop, examine)
     finally:
         around.put_back(before)
     chain = seen.chain(options, device)

@@ -30,8 +30,10 @@ class Facts:
     callers: list[Tensor] = field(default_factory=list)  # inputs, as the caller holds them
     tape_codec: Codec | None = None
     state_codec: StateCodec | None = None
-    differentiable: list[bool] = field(default_factory=list)  # the tensors of the final carry, then the outputs
+    differentiable: list[bool] = field(default_factory=list)  # the leaves of the final carry
+    outputs: list[bool] = field(default_factory=list)  # which outputs are differentiable
     weight: int = 0  # of the first tape; 0: tapes differ and are not weighed
+    without: frozenset[int] = frozenset()  # leaves of the carry, behind the caller's, that have no gradient
 
     def kept(self, state: State, name: str) -> State:
         """A state as it is kept."""
@@ -56,7 +58,11 @@ class Recorder:
 
     def taped(self, block: int, live: Leaves) -> tuple[Tape, Leaves]:
         """The tape, and what the block got for its carry."""
-        carry = [leaf.detach().requires_grad_() if can_have_gradient(leaf) else leaf for leaf in live]
+        without = self.facts.without
+        carry = [
+            leaf.detach().requires_grad_() if can_have_gradient(leaf) and k not in without else leaf
+            for k, leaf in enumerate(live)
+        ]
         mutates = block in self.facts.mutates
         with torch.enable_grad():
             inputs = self.blocks.inputs(block, True)
@@ -71,6 +77,12 @@ class Recorder:
                     f"{self.blocks.name}: f changes its carry in place in block {block}, and did not in the first one; "
                     "let it change a clone"
                 ) from error
+        for k in without:
+            if out[k] is not None and out[k].requires_grad:
+                raise Error(
+                    f"{self.blocks.name}: what f keeps outside of its arguments ({', '.join(self.around.outside.names())}) has a "
+                    f"gradient in block {block} that it had not in the first one; make it a part of the carry"
+                )
         after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
         return Tape(carry, inputs, out, ys, after, since), given
 

@@ -17,10 +17,12 @@ from torch import Tensor
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.tape import Recording
+from ebb._loop.examine import ChangesLater
 from ebb._loop.recorder import Recorder, origins_of
 from ebb._loop.tape import Head, Origins, State, Tape
 from ebb._loop.tiers import TorchTiers
 from ebb._tensor.captures import Known
+from ebb._tensor.outside import Form, filled
 
 _WEIGHED = 16  # every so many-th tape is weighed, which takes time
 _SLACK = 4096
@@ -56,6 +58,7 @@ class TorchStep:
         self._known: Known | None = None
         self._kept: dict[int, State] = {}
         self._tapes: dict[int, Tape] = {}
+        self._forms: dict[int, list[Form]] = {}  # of states in slow tiers
         self._live: Leaves = []
 
     def begin(self) -> None:
@@ -105,6 +108,7 @@ class TorchStep:
                         self._note_origins(block, live, out, ys)
                     live = [None if leaf is None else leaf.detach() for leaf in out]
                 if first and not self._mute:
+                    self._check_still()
                     self.blocks.keep(block, ys)
                 self._compare(block, live, first)
                 if first and self._until is not None and block + 1 < end and self._until(live):
@@ -149,10 +153,16 @@ class TorchStep:
         self._tapes[block] = tape
         self._live = tape.after.leaves
         if first and not self._mute:
+            self._check_still()
             self.blocks.keep(block, [y.detach() for y in tape.ys])
         if recording is not None:
             self._check_weight(block, self._recorder.sealed(tape, recording))
         self._compare(block, self._live, first)
+
+    def _check_still(self) -> None:
+        if not self.around.is_still():
+            self.around.learn()
+            raise ChangesLater
 
     def _check_weight(self, block: int, found: int) -> None:
         """It takes no more than the plan knows of."""
@@ -174,13 +184,11 @@ class TorchStep:
 
     def _check_differentiable(self, block: int, tape: Tape) -> None:
         """What had no gradient in the first block has been handed out as such."""
-        carries = [leaf for leaf in tape.out if leaf is not None]
-        of_carries, of_ys = self.facts.differentiable[: len(carries)], self.facts.differentiable[len(carries) :]
-        pairs = list(zip(tape.ys, itertools.cycle(of_ys)))
+        pairs = list(zip(tape.ys, itertools.cycle(self.facts.outputs)))
         if self._last:
-            pairs += zip(carries, of_carries)
+            pairs += zip(tape.out, self.facts.differentiable)
         self._last = False
-        if any(tensor.requires_grad and not flag for tensor, flag in pairs):
+        if any(tensor is not None and tensor.requires_grad and not flag for tensor, flag in pairs):
             raise Error(
                 f"{self.blocks.name}: a y or a carry has a gradient in block {block} that it had not in the first one, "
                 "where it was handed out without; let it depend on what is differentiated from the first step on, "
@@ -216,7 +224,9 @@ class TorchStep:
         elif source == 0:
             state = self._held(step)
         else:
-            state = self._slow.get(source - 1, step)
+            state = self.initial if self._is_first(step) else self._slow.get(source - 1, step)
+            if state.snapshot is not None:
+                state.snapshot = state.snapshot._replace(forms=self._forms.get(step, []))
             state.coded = self.facts.state_codec is not None
         if target != 0:
             state.arrive()
@@ -227,7 +237,10 @@ class TorchStep:
             self.around.restore(state.snapshot)
         elif target == 0:
             self._kept[step] = state
-        else:
+        elif not self._is_first(step):
+            if state.snapshot is not None:
+                self._forms[step] = state.snapshot.forms
+                state = State(filled(state.leaves, state.snapshot.forms), state.snapshot, state.coded)
             self._slow.put(target - 1, step, state)
 
     def _as_live(self, state: State) -> State:
@@ -244,11 +257,16 @@ class TorchStep:
 
     def drop(self, is_tape: bool, step: int, place: int) -> None:
         if place > 0:
-            self._slow.drop(place - 1, step)
+            if not self._is_first(step):
+                self._slow.drop(place - 1, step)
         elif is_tape:
             del self._tapes[step]
         else:
             del self._kept[step]
+
+    def _is_first(self, step: int) -> bool:
+        """It is the initial state and has other tensors than later ones, so that no tier takes it: it is there anyway."""
+        return step == 0 and bool(self.around.outside.moving)
 
     def _held(self, step: int) -> State:
         if step in self._kept:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ebb._loop.blocks import Leaves
-from ebb._tensor.context import Snapshot
+from ebb._tensor.context import Snapshot, View
 from ebb._tensor.trees import addresses, storage_bytes
 
 # For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
@@ -35,7 +35,7 @@ class State:
 
     def tensors(self) -> list[Tensor]:
         kept = [leaf for leaf in self.leaves if leaf is not None]
-        return kept if self.snapshot is None else kept + self.snapshot[0] + self.snapshot[1]
+        return kept if self.snapshot is None else kept + self.snapshot.tensors()
 
 
 class Tape:
@@ -54,5 +54,5 @@ class Tape:
 class Head:
     """The first block, already run."""
 
-    def __init__(self, before: Snapshot, leaves: Leaves, ys: list[Tensor], origins: Origins):
+    def __init__(self, before: View, leaves: Leaves, ys: list[Tensor], origins: Origins):
         self.before, self.leaves, self.ys, self.origins = before, leaves, ys, origins

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebb import _core
 from ebb._base.errors import Error
 from ebb._loop.tape import State
+from ebb._tensor.context import Snapshot
 from ebb._tensor.host_pool import host_memory
 from ebb.tiers import FileTier, MemoryTier, Tier, slow_tiers
 
@@ -23,7 +24,7 @@ class StateLayout:
     def __init__(self, state: State):
         tensors = state.tensors()
         self._present = [leaf is not None for leaf in state.leaves]
-        self._generators = None if state.snapshot is None else len(state.snapshot[0])
+        self._generators = None if state.snapshot is None else len(state.snapshot.generators)
         self._kinds = [(t.shape, t.dtype, t.device, t.numel() * t.element_size()) for t in tensors]
         self._offsets = []
         self.bytes = 0
@@ -46,7 +47,7 @@ class StateLayout:
         snapshot = None
         if self._generators is not None:
             others = list(rest)
-            snapshot = others[: self._generators], others[self._generators :]
+            snapshot = Snapshot(others[: self._generators], others[self._generators :], [])
         found = State(leaves, snapshot)
         found.wait = wait
         return found

@@ -125,12 +125,12 @@ def _gradients(
 
     with torch.enable_grad():
         init, xs = tree_map(leaf, init), xs if callable(xs) else tree_map(leaf, xs)
+        modules, tensors = reach(f)  # before f leaves something behind
         results = tree_leaves(scan(f, init, xs, budget=budget, **options))
         outputs = [r for r in results if isinstance(r, Tensor)]
         roots = [r for r in outputs if r.requires_grad]
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.device, r.dtype) for r in roots]
-        modules, tensors = reach(f)
         given = {
             "init": tree_leaves(init),
             "xs": [] if callable(xs) else tree_leaves(xs),

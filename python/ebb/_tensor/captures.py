@@ -7,14 +7,13 @@ known or refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ebb._base.errors import Error
-from ebb._tensor.reach import reach
 
 # The kind of node that stands for a leaf.
 _PROBE = torch.zeros((), requires_grad=True)
@@ -100,12 +99,13 @@ def _reached(
 
 
 def find_captures(
-    function: Callable, outputs: list[Tensor], own: list[Tensor], since: int, given: list[Tensor]
+    reached: list[Tensor], outputs: list[Tensor], own: list[Tensor], since: int, given: list[Tensor]
 ) -> list[Tensor]:
     """The tensors outside of `own` that the outputs' graph reaches, in the order of `given`, then as found. Nodes with
-    a number below `since` were there before; where the graph crosses into them a tensor that is no leaf was captured."""
+    a number below `since` were there before; where the graph crosses into them a tensor that is no leaf was captured:
+    one of `reached`, which are found from the function, or of `given`."""
     leaves, crossings = _reached(outputs, {id(tensor) for tensor in own}, _edges(own), since)
-    found = leaves + _tensors_at(function, crossings, given)
+    found = leaves + _tensors_at(crossings, reached + given)
     _check_independent(found, own)
     ordered = [tensor for tensor in given if tensor.requires_grad]
     known = {id(tensor) for tensor in ordered}
@@ -117,21 +117,17 @@ def _is_older(node: Any, since: int) -> bool:
     return number is not None and number() < since
 
 
-def _tensors_at(function: Callable, crossings: list[tuple[Any, int]], given: list[Tensor]) -> list[Tensor]:
+def _tensors_at(crossings: list[tuple[Any, int]], candidates: list[Tensor]) -> list[Tensor]:
     if not crossings:
         return []
-    candidates = {
-        (tensor.grad_fn, tensor.output_nr): tensor
-        for tensor in reach(function)[1] + given
-        if tensor.grad_fn is not None
-    }
-    missing = [node for node, index in crossings if (node, index) not in candidates]
+    at = {(tensor.grad_fn, tensor.output_nr): tensor for tensor in candidates if tensor.grad_fn is not None}
+    missing = [node for node, index in crossings if (node, index) not in at]
     if missing:
         raise Error(
             f"f captures a tensor that was computed outside of it ({missing[0].name()}) and cannot be found from "
             "f; name it in params=, or hand it in through init or xs, so that its gradient is not lost"
         )
-    return [candidates[crossing] for crossing in crossings]
+    return [at[crossing] for crossing in crossings]
 
 
 def _check_independent(captures: list[Tensor], own: list[Tensor]) -> None:

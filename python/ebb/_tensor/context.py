@@ -1,19 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function sees beside its arguments and must see again when it runs again: random numbers, autocast, and buffers
-that it changes (running statistics and the like)."""
+"""What a function sees beside its arguments and must see again when it runs again: random numbers, autocast, tensors that
+it changes in place (running statistics and the like), and what it binds anew."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ebb._tensor.reach import reach, reach_generators
+from ebb._base.errors import Error
+from ebb._tensor.outside import Form, Outside
+from ebb._tensor.places import Seen
+from ebb._tensor.reach import Reach
 
-Snapshot = tuple[list[Tensor], list[Tensor]]  # states of generators, values of buffers
+_SMALL = 1 << 20  # bytes of a tensor beside modules whose values are compared, not only its version
+
+
+class Snapshot(NamedTuple):
+    """Of a state: what changes from step to step."""
+
+    generators: list[Tensor]
+    buffers: list[Tensor]
+    forms: list[Form]
+
+    def tensors(self) -> list[Tensor]:
+        return self.generators + self.buffers
+
+
+class View(NamedTuple):
+    """Of everything that might change."""
+
+    generators: list[Tensor]
+    buffers: list[Tensor]
+    versions: list[int]
+    places: Seen
 
 
 class Surroundings:
@@ -26,57 +49,109 @@ class Surroundings:
         self._cached = torch.is_autocast_cache_enabled()
         self.autocast = any(enabled for _, _, enabled in self._autocast)
         self._random = random
-        self._own_generators = reach_generators(function) if random else []
-        found, self._tensors = reach(function)
-        self._modules = [*modules, *found]
+        found = Reach(function, modules)
+        self._own_generators = found.generators if random else []
+        self._tensors, self._modules = found.tensors, found.modules
         self._all_buffers = [b for module in self._modules for b in module.buffers() if b is not None]
+        self._all_buffers += [t for t in self._tensors if not t.requires_grad and t.nbytes <= _SMALL]
+        known = {id(b) for b in self._all_buffers}
+        self._fixed = [t for t in self.tensors() if id(t) not in known]
+        self.outside = Outside(found.places)
         self.draws = False  # f draws random numbers
         self.changed: list[Tensor] = []  # buffers that f changes
-        self._still: Snapshot = ([], [])  # what look() saw before
+        self._still = View([], [], [], [])  # what look() saw before
+        self._watched: list[tuple[Tensor, int]] = []  # tensors that are not known to change, and their versions
 
     # What changes from step to step is part of the state.
     def take_over(self, known: Surroundings) -> None:
         """What another found about the same function."""
         self.draws, self.changed = known.draws, known.changed
-        self._still = self.look()
+        self.outside.moving = known.outside.moving
 
-    def look(self) -> Snapshot:
+    def look(self) -> View:
         """Everything that might change."""
-        return (self._generators() if self._random else []), [b.detach().clone() for b in self._all_buffers]
+        return View(
+            self._generators() if self._random else [],
+            [b.detach().clone() for b in self._all_buffers],
+            self._versions(),
+            self.outside.look(),
+        )
 
-    def learn(self, before: Snapshot) -> None:
-        """After f has run: what it changed since."""
-        if self._random and not self._same(before[0], self._generators()):
-            self.draws = True
-        self._still = before
+    def begin(self, view: View, own: int) -> None:
+        """A loop begins, where all is as it was seen; `own`: the leaves of its carry."""
+        self._still = view
+        self._watch()
+        self.outside.begin(view.places, own)
+
+    def _watch(self) -> None:
+        changed = {id(b) for b in self.changed}
+        every = zip(self._all_buffers + self._fixed, self._still.versions)
+        self._watched = [(tensor, version) for tensor, version in every if id(tensor) not in changed]
+
+    def learn(self) -> bool:
+        """After f has run: whether more has changed since the loop began than was known to. Tensors count as changed that
+        were written to, whatever is in them now."""
+        before, now = self._still, self._versions()
+        late = self._random and not self.draws and not self._same(before.generators, self._generators())
+        self.draws = self.draws or late
         known = {id(b) for b in self.changed}
-        new = {id(b) for b, old in zip(self._all_buffers, before[1]) if not torch.equal(b, old)}
+        written = [
+            b
+            for b, old, then, version in zip(self._all_buffers, before.buffers, before.versions, now)
+            if id(b) not in known and (then != version or not torch.equal(b, old))
+        ]
+        new = {id(b) for b in written}
         self.changed = [b for b in self._all_buffers if id(b) in known | new]
+        count = len(self._all_buffers)
+        self._watch()
+        self._check_fixed(before.versions[count:], now[count:])
+        return self.outside.learn(before.places) or late or bool(new)
 
-    def put_back(self, before: Snapshot) -> None:
-        self._set_generators(before[0])
-        for buffer, old in zip(self._all_buffers, before[1]):
+    def is_still(self) -> bool:
+        """Nothing has changed since the loop began but what is known to, as far as identities and versions tell."""
+        return self.outside.is_still() and all(tensor._version == version for tensor, version in self._watched)
+
+    def place(self, leaves: list[Any], rest: Iterator[Tensor]) -> Iterator[Tensor]:
+        """After a loop: of its results, behind its carry, those that f keeps outside. Returns the others."""
+        self.outside.give(self.outside.results(leaves, rest), clone=False)
+        return rest
+
+    def refuse_outside(self, name: str) -> None:
+        """For what cannot keep it."""
+        if self.outside.moving:
+            raise Error(
+                f"{name}: {self.outside.names()[0]} changes each time that it runs, and is no buffer that is changed in place",
+                remedy="let a stage change only its buffers, or hand on what changes",
+            )
+
+    def _check_fixed(self, before: list[int], now: list[int]) -> None:
+        for tensor, then, version in zip(self._fixed, before, now):
+            if then != version:
+                raise Error(
+                    f"f changes a tensor of shape {list(tensor.shape)} in place that is no part of its arguments and no "
+                    "buffer of a module that can be found from f; name the module in params=, or make the tensor a "
+                    "part of the carry"
+                )
+
+    def _versions(self) -> list[int]:
+        return [t._version for t in self._all_buffers] + [t._version for t in self._fixed]
+
+    def put_back(self, view: View) -> None:
+        self.outside.put_back(view.places)
+        self._set_generators(view.generators)
+        for buffer, old in zip(self._all_buffers, view.buffers):
             buffer.data.copy_(old)
 
-    def part(self, all_of_it: Snapshot) -> Snapshot | None:
-        """What a state keeps of what look() saw."""
+    def part(self, view: View) -> Snapshot | None:
+        """What a state keeps of what look() saw, where the loop begins."""
         if not self.moves:
             return None
         kept = {id(b) for b in self.changed}
-        return (all_of_it[0] if self.draws else []), [
-            old for b, old in zip(self._all_buffers, all_of_it[1]) if id(b) in kept
-        ]
-
-    def learn_late(self) -> bool:
-        """After a whole forward: whether it drew random numbers or changed buffers although the first block did not."""
-        late = self._random and not self.draws and not self._same(self._still[0], self._generators())
-        self.draws = self.draws or late
-        known = {id(b) for b in self.changed}
-        new = {
-            id(b) for b, old in zip(self._all_buffers, self._still[1]) if id(b) not in known and not torch.equal(b, old)
-        }
-        self.changed = [b for b in self._all_buffers if id(b) in known | new]
-        return late or bool(new)
+        return Snapshot(
+            view.generators if self.draws else [],
+            [old for b, old in zip(self._all_buffers, view.buffers) if id(b) in kept],
+            [],
+        )
 
     def knows(self, tensor: Tensor) -> bool:
         """It is one of the buffers that are watched, or a view of one."""
@@ -109,25 +184,28 @@ class Surroundings:
 
     @property
     def moves(self) -> bool:
-        return self.draws or bool(self.changed)
+        return self.draws or bool(self.changed) or bool(self.outside.moving)
 
     def snapshot(self) -> Snapshot | None:
         """What a state keeps of them; None where f changes nothing."""
         if not self.moves:
             return None
-        return (self._generators() if self.draws else []), [b.detach().clone() for b in self.changed]
+        return Snapshot(
+            self._generators() if self.draws else [], [b.detach().clone() for b in self.changed], self.outside.forms
+        )
 
     def restore(self, kept: Snapshot | None) -> None:
         if kept is None:
             return
-        self._set_generators(kept[0])
-        for buffer, old in zip(self.changed, kept[1]):
+        self._set_generators(kept.generators)
+        self.outside.forms = kept.forms
+        for buffer, old in zip(self.changed, kept.buffers):
             buffer.data.copy_(old)  # .data: graphs that saved the buffer are not to be told
 
     @contextlib.contextmanager
     def replaying(self) -> Iterator[None]:
         """Around a backward: afterwards all is as it was."""
-        kept = self.snapshot()
+        kept, places = self.snapshot(), self.outside.look() if self.outside.moving else []
         try:
             with contextlib.ExitStack() as stack:
                 if self.autocast:
@@ -138,6 +216,8 @@ class Surroundings:
                 yield
         finally:
             self.restore(kept)
+            if places:
+                self.outside.put_back(places)
 
     def fresh_casts(self) -> None:
         """Casts that autocast keeps from a run without gradients would cut graphs of one with them."""

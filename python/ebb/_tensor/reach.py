@@ -1,84 +1,134 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Python function can reach: the modules and tensors it closes over."""
+"""What a Python function can reach: modules, tensors and generators, and the places in which it may keep others."""
 
 from __future__ import annotations
 
+import collections
 import functools
+import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ebb._tensor.places import Cell, Items, Names, Place, Slots
+
 _DEEPEST = 6
 _LONGEST = 1000  # containers with more are data, not models
 _MOST = 20_000
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"ebb", "numpy", "torch"}
+_SIMPLE = (str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, Tensor, torch.Generator)
+
+
+class Reach:
+    """Found in closures, defaults, bound objects, partials, attributes, containers, and the globals that the code names.
+    What is reached in other ways is not found.
+
+    modules: outermost only. tensors: those that are no parameters and no buffers. places: where a function may put a
+    value, with the values that are there now."""
+
+    def __init__(self, function: Any, modules: Iterable[torch.nn.Module] = ()):
+        self.modules: list[torch.nn.Module] = []
+        self.tensors: list[Tensor] = []
+        self.generators: list[torch.Generator] = []
+        self.places: list[Place] = []
+        self._seen: set[int] = set()
+        self._found: collections.deque[tuple[Any, int, str]] = collections.deque()
+        self._found.extend((module, 0, "") for module in modules)
+        self._found.append((function, 0, getattr(function, "__name__", "f")))
+        while self._found and len(self._seen) <= _MOST:
+            value, depth, name = self._found.popleft()
+            if id(value) not in self._seen and depth <= _DEEPEST:
+                self._seen.add(id(value))
+                self._take(value, depth, name)
+
+    def _take(self, value: Any, depth: int, name: str) -> None:
+        if isinstance(value, Tensor):
+            self.tensors.append(value)
+        elif isinstance(value, torch.Generator):
+            self.generators.append(value)
+        elif isinstance(value, torch.nn.Module):
+            self.modules.append(value)
+            self._take_module(value, depth)
+        elif not isinstance(value, _SIMPLE):
+            for inner, inner_name in self._inside(value, name):
+                if not isinstance(inner, _SIMPLE) or isinstance(inner, (Tensor, torch.Generator)):
+                    self._found.append((inner, depth + 1, inner_name))
+
+    def _take_module(self, module: torch.nn.Module, depth: int) -> None:
+        for part in module.modules():
+            self._seen.add(id(part))
+            owner = type(part).__name__
+            self.places += [Names(part._parameters, owner), Names(part._buffers, owner)]
+            if type(part).__module__.startswith("ebb."):
+                continue  # whose attributes are reports
+            self.places.append(Names(vars(part), owner))
+            for key, inner in vars(part).items():
+                if key not in _OF_EVERY_MODULE:
+                    self._found.append((inner, depth + 1, f"{owner}.{key}"))
+
+    def _inside(self, value: Any, name: str) -> Iterator[tuple[Any, str]]:
+        if isinstance(value, (list, collections.deque)):
+            if len(value) <= _LONGEST:
+                self.places.append(Items(value, name))
+                yield from ((inner, f"{name}[{k}]") for k, inner in enumerate(value))
+        elif isinstance(value, (tuple, set, frozenset)):
+            yield from ((inner, name) for inner in (value if len(value) <= _LONGEST else ()))
+        elif isinstance(value, dict):
+            if len(value) <= _LONGEST:
+                self.places.append(Names(value, name))
+                yield from ((inner, f"{name}[{key!r}]") for key, inner in value.items())
+        elif isinstance(value, functools.partial):
+            yield from ((inner, name) for inner in (value.func, value.args, value.keywords))
+        elif isinstance(value, types.MethodType):
+            yield from ((inner, name) for inner in (value.__self__, value.__func__))
+        elif isinstance(value, types.FunctionType):
+            yield from self._of_function(value)
+        elif not type(value).__module__.startswith("ebb"):
+            owner = type(value).__name__
+            attributes = getattr(value, "__dict__", None)
+            if isinstance(attributes, dict):
+                self.places.append(Names(attributes, owner))
+                yield from ((inner, f"{owner}.{key}") for key, inner in attributes.items())
+            slots = Slots(value, owner)
+            if slots.keys() and type(value).__module__.partition(".")[0] not in _LIBRARIES:
+                self.places.append(slots)
+                yield from zip(slots.values(), (slots.said(key) for key in slots.keys()))
+
+    def _of_function(self, function: types.FunctionType) -> Iterator[tuple[Any, str]]:
+        for key, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.places.append(Cell(cell, key))
+            try:
+                yield cell.cell_contents, key
+            except ValueError:
+                pass  # not assigned yet
+        yield function.__defaults__ or (), function.__name__
+        yield function.__kwdefaults__ or {}, function.__name__
+        if function.__dict__:
+            yield function.__dict__, function.__name__
+        everywhere = function.__globals__
+        if str(everywhere.get("__name__")).partition(".")[0] in _LIBRARIES:
+            return
+        names = [key for key in _names_of(function.__code__) if not isinstance(everywhere.get(key), types.ModuleType)]
+        if names:
+            self.places.append(Names(everywhere, "", tuple(names)))
+        for key in names:
+            if key in everywhere:
+                yield everywhere[key], key
+
+
+def _names_of(code: types.CodeType) -> Iterator[str]:
+    """Also of functions that are made inside."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_of(constant)
 
 
 def reach(function: Any) -> tuple[list[torch.nn.Module], list[Tensor]]:
-    """Modules (outermost only) and tensors in closures, defaults, bound objects, partials, attributes, containers, and
-    the globals that the code names. What is reached in other ways is not found."""
-    modules: list[torch.nn.Module] = []
-    tensors: list[Tensor] = []
-    for value in _walk(function):
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        elif isinstance(value, torch.nn.Module):
-            modules.append(value)
-            tensors.extend(t for part in value.modules() for t in vars(part).values() if isinstance(t, Tensor))
-    return modules, tensors
-
-
-def reach_generators(function: Any) -> list[torch.Generator]:
-    """Generators of random numbers, found in the same places and in the attributes of modules."""
-    found: dict[int, torch.Generator] = {}
-    for value in _walk(function):
-        parts = [value]
-        if isinstance(value, torch.nn.Module):
-            parts = [inner for part in value.modules() for inner in vars(part).values()]
-        found.update((id(part), part) for part in parts if isinstance(part, torch.Generator))
-    return list(found.values())
-
-
-def _walk(function: Any) -> Iterator[Any]:
-    seen: set[int] = set()
-    found = [(function, 0)]
-    while found:
-        value, depth = found.pop()
-        if id(value) in seen or depth > _DEEPEST or len(seen) > _MOST:
-            continue
-        seen.add(id(value))
-        yield value
-        if not isinstance(value, (Tensor, torch.nn.Module)):
-            found.extend((inner, depth + 1) for inner in _inside(value))
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple, set, frozenset)):
-        yield from value if len(value) <= _LONGEST else ()
-    elif isinstance(value, dict):
-        yield from value.values() if len(value) <= _LONGEST else ()
-    elif isinstance(value, functools.partial):
-        yield value.func
-        yield value.args
-        yield value.keywords
-    elif isinstance(value, types.MethodType):
-        yield value.__self__
-        yield value.__func__
-    elif isinstance(value, types.FunctionType):
-        for cell in value.__closure__ or ():
-            try:
-                yield cell.cell_contents
-            except ValueError:
-                pass  # not assigned yet
-        yield value.__defaults__ or ()
-        yield value.__kwdefaults__ or {}
-        yield value.__dict__
-        for name in value.__code__.co_names:
-            if name in value.__globals__:
-                inner = value.__globals__[name]
-                if not isinstance(inner, (types.ModuleType, type)):
-                    yield inner
-    elif not isinstance(value, (str, bytes, int, float, complex, type, types.ModuleType)):
-        yield from getattr(value, "__dict__", {}).values()
+    """Modules (outermost only) and tensors that are no parameters and no buffers."""
+    found = Reach(function)
+    return found.modules, found.tensors

@@ -47,7 +47,8 @@ class StateCodec:
     def encode(self, leaves: Leaves, name: str) -> Leaves:
         """The bytes of the leaves that are coded, the others as they are."""
         found = list(leaves)
-        for k, coded in enumerate(self.coded):
+        # The first carry has fewer where f keeps more outside of it.
+        for k, coded in enumerate(self.coded[: len(leaves)]):
             if coded:
                 found[k], taken = self.codec.encode(_flat(leaves[k]))
                 if not bool(taken):
@@ -60,7 +61,7 @@ class StateCodec:
 
     def decode(self, leaves: Leaves) -> Leaves:
         found = list(leaves)
-        for k, (coded, kind) in enumerate(zip(self.coded, self._kinds)):
+        for k, (coded, kind, _) in enumerate(zip(self.coded, self._kinds, leaves)):
             if coded and kind is not None:
                 shape, dtype = kind
                 found[k] = self.codec.decode(leaves[k], dtype, shape.numel()).view(shape)

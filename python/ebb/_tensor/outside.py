@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State that a function keeps outside of its arguments: attributes, variables and items that it binds anew.
+
+Its tensors are carries, which have gradients; numbers and the like are kept beside. Where a loop begins the places hold
+whatever the caller left there; from the first block on they hold tensors of the same kinds."""
+
+from __future__ import annotations
+
+import enum
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from ebb._base.errors import Error
+from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same
+
+# What cannot change but by being bound anew.
+_FIXED = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    Missing,
+    enum.Enum,
+    range,
+    slice,
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    np.generic,
+    weakref.ReferenceType,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    torch.nn.Module,
+)
+
+
+class _At(NamedTuple):
+    """Stands for the tensor at this place of the carry."""
+
+    leaf: int
+
+
+class Form(NamedTuple):
+    """A value without its tensors."""
+
+    spec: Any
+    parts: list[Any]
+
+
+Kind = tuple[torch.Size, torch.dtype, torch.device]
+
+
+class Outside:
+    """moving: what is known to change, as places and keys. `own`: how many leaves the caller's carry has."""
+
+    def __init__(self, places: list[Place]):
+        self._places = places
+        self.moving: list[tuple[int, Any]] = []
+        self.own = 0
+        self._start: list[Any] = []
+        self._still: list[tuple[Place, list[Any]]] = []
+        self._partly: list[tuple[Place, dict[Any, Any], set[Any]]] = []
+        self.forms: list[Form] = []
+        self._kinds: list[list[Kind]] | None = None
+
+    def look(self) -> Seen:
+        return look(self._places)
+
+    def put_back(self, seen: Seen) -> None:
+        put_back(self._places, seen)
+
+    def names(self) -> list[str]:
+        return [self._places[k].said(key) for k, key in self.moving]
+
+    def begin(self, seen: Seen, own: int) -> None:
+        """A loop begins, where all is as it was seen."""
+        self.own = own
+        self.forms, self._kinds = [], None
+        self._start = []
+        for k, key in self.moving:
+            keys, values = seen[k]
+            if key is WHOLE:
+                self._start.append(list(values) if isinstance(self._places[k], Items) else values[0])
+            else:
+                self._start.append(dict(zip(keys, values)).get(key, MISSING))
+        moving: dict[int, set[Any]] = {}
+        for k, key in self.moving:
+            moving.setdefault(k, set()).add(key)
+        self._still = [(place, seen[k][1]) for k, place in enumerate(self._places) if k not in moving]
+        self._partly = [(self._places[k], dict(zip(*seen[k])), keys) for k, keys in moving.items() if WHOLE not in keys]
+
+    def is_still(self) -> bool:
+        """Nothing has changed but what is known to."""
+        for place, values in self._still:
+            if not same(values, place.values()):
+                return False
+        for place, before, moving in self._partly:
+            for key, value in zip(place.keys(), place.values()):
+                if key not in moving and before.get(key, MISSING) is not value:
+                    return False
+            for key, value in before.items():
+                if key not in moving and value is not MISSING and place.get(key) is MISSING:
+                    return False
+        return True
+
+    def learn(self, seen: Seen) -> bool:
+        """Whether more has changed since than was known to."""
+        known = set(self.moving)
+        new = [entry for entry in changed(self._places, seen) if entry not in known]
+        self.moving += new
+        return bool(new)
+
+    def start_tensors(self) -> list[Tensor]:
+        """Those with a history that lie there where the loop begins: its first block gets them as carries too, since they
+        may come from what f uses."""
+        found = {id(leaf): leaf for leaf in _pytree.tree_leaves(self._start) if _has_history(leaf)}
+        return list(found.values())
+
+    def begin_again(self, given: list[Tensor]) -> None:
+        """All places are as where the loop began, with these for start_tensors()."""
+        instead = {id(old): new.clone() for old, new in zip(self.start_tensors(), given)}
+        for (k, key), value in zip(self.moving, self._start):
+            if instead:
+                value = _pytree.tree_map(lambda leaf: instead.get(id(leaf), leaf), value)
+            self._places[k].put(key, value)
+
+    def results(self, own: list[Any], rest: Iterator[Tensor]) -> list[Any]:
+        """The last carry, of a loop's results: what is behind the caller's leaves is next."""
+        places = [part.leaf for form in self.forms for part in form.parts if type(part) is _At]
+        there = set(places)
+        return own + [next(rest) if k in there else None for k in range(self.own, self.own + len(places))]
+
+    def give(self, carry: list[Any], clone: bool = True) -> None:
+        """Puts the tensors of a carry where they belong; clones, which may be changed in place."""
+        clones: dict[int, Any] = {}
+
+        def tensor(leaf: int) -> Any:
+            if leaf < self.own or not clone:
+                return carry[leaf]
+            if leaf not in clones:
+                clones[leaf] = carry[leaf].clone()
+            return clones[leaf]
+
+        for (k, key), form in zip(self.moving, self.forms):
+            leaves = [tensor(part.leaf) if type(part) is _At else part for part in form.parts]
+            self._places[k].put(key, _pytree.tree_unflatten(leaves, form.spec))
+
+    def take(self, own: list[Any]) -> list[Tensor | None]:
+        """The tensors that lie there now; None for one that is there, or in the caller's carry, already: so that its
+        gradients are added as autograd adds them."""
+        at = {id(leaf): k for k, leaf in enumerate(own) if leaf is not None}
+        found: list[Tensor | None] = []
+        forms, kinds = [], []
+        for k, key in self.moving:
+            place = self._places[k]
+            leaves, spec = _pytree.tree_flatten(place.get(key))
+            parts: list[Any] = []
+            kinds.append([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)])
+            for leaf in leaves:
+                if isinstance(leaf, Tensor):
+                    found.append(None if id(leaf) in at else leaf)
+                    parts.append(_At(at.setdefault(id(leaf), len(own) + len(found) - 1)))
+                elif isinstance(leaf, _FIXED):
+                    parts.append(leaf)
+                else:
+                    raise _refusal(place.said(key), f"it holds a {type(leaf).__name__}, which cannot be put back")
+            forms.append(Form(spec, parts))
+        self._check(kinds)
+        self.forms = forms
+        return found
+
+    def without_gradient(self, carry: list[Any]) -> frozenset[int]:
+        """After the first block: which leaves have none. Of a tensor that the block left alone nothing is known."""
+        left_alone = {id(leaf) for leaf in _pytree.tree_leaves(self._start)}
+        return frozenset(
+            k
+            for k, leaf in enumerate(carry)
+            if k >= self.own and leaf is not None and not leaf.requires_grad and id(leaf) not in left_alone
+        )
+
+    def _check(self, kinds: list[list[Kind]]) -> None:
+        if self._kinds is None:
+            self._kinds = kinds
+        for name, before, now in zip(self.names(), self._kinds, kinds):
+            if before != now:
+                raise _refusal(name, f"after the first block it held {_said(before)} and then {_said(now)}")
+
+
+def filled(leaves: list[Any], forms: list[Form]) -> list[Any]:
+    """A carry with tensors also where another leaf is the same one."""
+    places = [part.leaf for form in forms for part in form.parts if type(part) is _At]
+    return leaves[: len(leaves) - len(places)] + [leaves[k] for k in places]
+
+
+def _has_history(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.grad_fn is not None
+
+
+def _said(kinds: list[Kind]) -> str:
+    if not kinds:
+        return "no tensor"
+    shown = ", ".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for shape, dtype, _ in kinds[:3])
+    return shown if len(kinds) <= 3 else f"{len(kinds)} tensors ({shown}, ...)"
+
+
+def _refusal(name: str, why: str) -> Error:
+    return Error(
+        f"{name} changes from step to step, and {why}",
+        remedy="make it a part of the carry, or return it as a y",
+    )

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places in which Python code keeps values: attributes and globals, variables of closures, items of containers.
+
+A place gives its values as a list. Two looks at it are compared by the identity of what they saw, which takes a microsecond
+for a module; holding on to what was seen keeps identities unique."""
+
+from __future__ import annotations
+
+import types
+from operator import is_
+from typing import Any, Protocol
+
+
+class Missing:
+    """There is nothing."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = Missing()
+WHOLE = object()  # the only key of a place that is one value
+
+
+class Place(Protocol):
+    name: str
+
+    def keys(self) -> list[Any]:
+        """Of the values. [WHOLE]: the place is one value."""
+
+    def values(self) -> list[Any]: ...
+
+    def get(self, key: Any) -> Any:
+        """MISSING where there is nothing."""
+
+    def put(self, key: Any, value: Any) -> None: ...
+
+    def said(self, key: Any) -> str:
+        """For messages."""
+
+
+class Names:
+    """A dict: attributes, globals (only some names), or a dict that is a value itself."""
+
+    def __init__(self, names: dict[Any, Any], name: str, only: tuple[str, ...] | None = None):
+        self.name, self._names, self._only = name, names, only
+
+    def keys(self) -> list[Any]:
+        return list(self._names) if self._only is None else list(self._only)
+
+    def values(self) -> list[Any]:
+        if self._only is None:
+            return list(self._names.values())
+        get = self._names.get
+        return [get(key, MISSING) for key in self._only]
+
+    def get(self, key: Any) -> Any:
+        return self._names.get(key, MISSING)
+
+    def put(self, key: Any, value: Any) -> None:
+        if value is MISSING:
+            self._names.pop(key, None)
+        else:
+            self._names[key] = value
+
+    def said(self, key: Any) -> str:
+        if isinstance(key, str) and key.isidentifier():
+            return f"{self.name}.{key}" if self.name else key
+        return f"{self.name}[{key!r}]"
+
+
+class Slots:
+    """The attributes of an object whose class names them in __slots__."""
+
+    def __init__(self, owner: Any, name: str):
+        self.name, self._owner = name, owner
+        named = (kind.__dict__.get("__slots__", ()) for kind in type(owner).__mro__)
+        names = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
+        self._names = [key for key in names if not key.startswith("__")]
+
+    def keys(self) -> list[Any]:
+        return self._names
+
+    def values(self) -> list[Any]:
+        return [getattr(self._owner, key, MISSING) for key in self._names]
+
+    def get(self, key: Any) -> Any:
+        return getattr(self._owner, key, MISSING)
+
+    def put(self, key: Any, value: Any) -> None:
+        if value is MISSING:
+            delattr(self._owner, key)
+        else:
+            setattr(self._owner, key, value)
+
+    def said(self, key: Any) -> str:
+        return f"{self.name}.{key}"
+
+
+class Cell:
+    """A variable of an enclosing function."""
+
+    def __init__(self, cell: types.CellType, name: str):
+        self.name, self._cell = name, cell
+
+    def keys(self) -> list[Any]:
+        return [WHOLE]
+
+    def values(self) -> list[Any]:
+        return [self.get(WHOLE)]
+
+    def get(self, key: Any) -> Any:
+        try:
+            return self._cell.cell_contents
+        except ValueError:
+            return MISSING
+
+    def put(self, key: Any, value: Any) -> None:
+        if value is MISSING:
+            del self._cell.cell_contents
+        else:
+            self._cell.cell_contents = value
+
+    def said(self, key: Any) -> str:
+        return self.name
+
+
+class Items:
+    """A list or a deque, whose items move: it is one value, the list of them."""
+
+    def __init__(self, items: Any, name: str):
+        self.name, self._items = name, items
+
+    def keys(self) -> list[Any]:
+        return [WHOLE]
+
+    def values(self) -> list[Any]:
+        return list(self._items)
+
+    def get(self, key: Any) -> Any:
+        return list(self._items)
+
+    def put(self, key: Any, value: Any) -> None:
+        if len(value) == len(self._items) and all(map(is_, value, self._items)):
+            return
+        self._items.clear()
+        self._items.extend(value)
+
+    def said(self, key: Any) -> str:
+        return self.name
+
+
+Seen = list[tuple[list[Any], list[Any]]]  # by place: keys and values
+
+
+def look(places: list[Place]) -> Seen:
+    return [(place.keys(), place.values()) for place in places]
+
+
+def same(seen: list[Any], now: list[Any]) -> bool:
+    return len(seen) == len(now) and all(map(is_, seen, now))
+
+
+def changed(places: list[Place], seen: Seen) -> list[tuple[int, Any]]:
+    """Place and key of what is another object than it was."""
+    found: list[tuple[int, Any]] = []
+    for k, (place, (keys, values)) in enumerate(zip(places, seen)):
+        now = place.values()
+        if same(values, now):
+            continue
+        if keys == [WHOLE]:
+            found.append((k, WHOLE))
+            continue
+        before = dict(zip(keys, values))
+        for key in dict.fromkeys([*keys, *place.keys()]):
+            if before.get(key, MISSING) is not place.get(key):
+                found.append((k, key))
+    return found
+
+
+def put_back(places: list[Place], seen: Seen) -> None:
+    for place, (keys, values) in zip(places, seen):
+        if same(values, place.values()):
+            continue
+        if keys == [WHOLE]:
+            place.put(WHOLE, values if isinstance(place, Items) else values[0])
+            continue
+        before = dict(zip(keys, values))
+        for key in dict.fromkeys([*keys, *place.keys()]):
+            if before.get(key, MISSING) is not place.get(key):
+                place.put(key, before.get(key, MISSING))
