@@ -126,8 +126,11 @@ class _Node(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         leaves, ys = call.forward()
         ctx.present = [leaf is not None for leaf in leaves]
-        facts = call.step.facts
-        fixed = [leaf for leaf, yes in zip(leaves, facts.differentiable) if leaf is not None and not yes]
+        facts, own = call.step.facts, call.step.around.outside.own
+        flags = list(facts.differentiable)
+        if call.step.left is not None:
+            flags[own:] = [yes and left for yes, left in zip(flags[own:], call.step.left[own:])]
+        fixed = [leaf for leaf, yes in zip(leaves, flags) if leaf is not None and not yes]
         ctx.mark_non_differentiable(*fixed, *(y for y, yes in zip(ys, facts.outputs) if not yes))
         return (*(leaf for leaf in leaves if leaf is not None), *ys)
 

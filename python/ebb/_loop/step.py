@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,8 @@ class TorchStep:
         self._known: Known | None = None
         self._kept: dict[int, State] = {}
         self._tapes: dict[int, Tape] = {}
-        self._forms: dict[int, list[Form]] = {}  # of states in slow tiers
+        self.left: list[bool] | None = None  # which leaves of the last carry have a gradient, where that was seen
+        self._beside: dict[int, tuple[list[Form], list[Any]]] = {}  # what is no tensor of states in slow tiers
         self._live: Leaves = []
 
     def begin(self) -> None:
@@ -109,6 +111,7 @@ class TorchStep:
                     live = [None if leaf is None else leaf.detach() for leaf in out]
                 if first and not self._mute:
                     self._check_still()
+                    self.left = None
                     self.blocks.keep(block, ys)
                 self._compare(block, live, first)
                 if first and self._until is not None and block + 1 < end and self._until(live):
@@ -154,6 +157,7 @@ class TorchStep:
         self._live = tape.after.leaves
         if first and not self._mute:
             self._check_still()
+            self.left = [leaf is not None and leaf.requires_grad for leaf in tape.out]
             self.blocks.keep(block, [y.detach() for y in tape.ys])
         if recording is not None:
             self._check_weight(block, self._recorder.sealed(tape, recording))
@@ -224,10 +228,7 @@ class TorchStep:
         elif source == 0:
             state = self._held(step)
         else:
-            state = self.initial if self._is_first(step) else self._slow.get(source - 1, step)
-            if state.snapshot is not None:
-                state.snapshot = state.snapshot._replace(forms=self._forms.get(step, []))
-            state.coded = self.facts.state_codec is not None
+            state = self.initial if self._is_first(step) else self._from_tier(source, step)
         if target != 0:
             state.arrive()
         state = self.facts.kept(state, self.blocks.name) if target >= 0 else self._as_live(state)
@@ -239,7 +240,7 @@ class TorchStep:
             self._kept[step] = state
         elif not self._is_first(step):
             if state.snapshot is not None:
-                self._forms[step] = state.snapshot.forms
+                self._beside[step] = state.snapshot.forms, state.snapshot.values
                 state = State(filled(state.leaves, state.snapshot.forms), state.snapshot, state.coded)
             self._slow.put(target - 1, step, state)
 
@@ -263,6 +264,14 @@ class TorchStep:
             del self._tapes[step]
         else:
             del self._kept[step]
+
+    def _from_tier(self, tier: int, step: int) -> State:
+        state = self._slow.get(tier - 1, step)
+        if state.snapshot is not None:
+            forms, values = self._beside[step]
+            state.snapshot = state.snapshot._replace(forms=forms, values=values)
+        state.coded = self.facts.state_codec is not None
+        return state
 
     def _is_first(self, step: int) -> bool:
         """It is the initial state and has other tensors than later ones, so that no tier takes it: it is there anyway."""

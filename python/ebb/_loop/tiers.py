@@ -47,7 +47,7 @@ class StateLayout:
         snapshot = None
         if self._generators is not None:
             others = list(rest)
-            snapshot = Snapshot(others[: self._generators], others[self._generators :], [])
+            snapshot = Snapshot(others[: self._generators], others[self._generators :], [], [])
         found = State(leaves, snapshot)
         found.wait = wait
         return found

@@ -15,6 +15,7 @@ from ebb._base.errors import Error
 from ebb._tensor.outside import Form, Outside
 from ebb._tensor.places import Seen
 from ebb._tensor.reach import Reach
+from ebb._tensor.values import Value, global_generators, same_value, value_of
 
 _SMALL = 1 << 20  # bytes of a tensor beside modules whose values are compared, not only its version
 
@@ -25,6 +26,7 @@ class Snapshot(NamedTuple):
     generators: list[Tensor]
     buffers: list[Tensor]
     forms: list[Form]
+    values: list[Any]
 
     def tensors(self) -> list[Tensor]:
         return self.generators + self.buffers
@@ -37,6 +39,11 @@ class View(NamedTuple):
     buffers: list[Tensor]
     versions: list[int]
     places: Seen
+    values: list[Any]
+
+
+def _is_small(tensor: Tensor) -> bool:
+    return not tensor.requires_grad and tensor.layout is torch.strided and tensor.nbytes <= _SMALL
 
 
 class Surroundings:
@@ -53,13 +60,16 @@ class Surroundings:
         self._own_generators = found.generators if random else []
         self._tensors, self._modules = found.tensors, found.modules
         self._all_buffers = [b for module in self._modules for b in module.buffers() if b is not None]
-        self._all_buffers += [t for t in self._tensors if not t.requires_grad and t.nbytes <= _SMALL]
+        self._all_buffers += [t for t in self._tensors if _is_small(t)]
         known = {id(b) for b in self._all_buffers}
         self._fixed = [t for t in self.tensors() if id(t) not in known]
-        self.outside = Outside(found.places)
+        self.outside = Outside(found.places, found.known)
+        values = [value_of(thing, random) for thing in found.known.values()]
+        self._all_values = [value for value in values if value is not None] + (global_generators() if random else [])
+        self._moving_values: list[Value] = []
         self.draws = False  # f draws random numbers
         self.changed: list[Tensor] = []  # buffers that f changes
-        self._still = View([], [], [], [])  # what look() saw before
+        self._still = View([], [], [], [], [])  # what look() saw before
         self._watched: list[tuple[Tensor, int]] = []  # tensors that are not known to change, and their versions
 
     # What changes from step to step is part of the state.
@@ -67,6 +77,7 @@ class Surroundings:
         """What another found about the same function."""
         self.draws, self.changed = known.draws, known.changed
         self.outside.moving = known.outside.moving
+        self._moving_values = [self._all_values[known._all_values.index(value)] for value in known._moving_values]
 
     def look(self) -> View:
         """Everything that might change."""
@@ -75,6 +86,7 @@ class Surroundings:
             [b.detach().clone() for b in self._all_buffers],
             self._versions(),
             self.outside.look(),
+            [value.read() for value in self._all_values],
         )
 
     def begin(self, view: View, own: int) -> None:
@@ -102,10 +114,16 @@ class Surroundings:
         ]
         new = {id(b) for b in written}
         self.changed = [b for b in self._all_buffers if id(b) in known | new]
+        moved = [
+            value
+            for value, old in zip(self._all_values, before.values)
+            if value not in self._moving_values and not same_value(old, value.read())
+        ]
+        self._moving_values += moved
         count = len(self._all_buffers)
         self._watch()
         self._check_fixed(before.versions[count:], now[count:])
-        return self.outside.learn(before.places) or late or bool(new)
+        return self.outside.learn(before.places) or late or bool(new) or bool(moved)
 
     def is_still(self) -> bool:
         """Nothing has changed since the loop began but what is known to, as far as identities and versions tell."""
@@ -139,6 +157,8 @@ class Surroundings:
     def put_back(self, view: View) -> None:
         self.outside.put_back(view.places)
         self._set_generators(view.generators)
+        for value, copy in zip(self._all_values, view.values):
+            value.write(copy)
         for buffer, old in zip(self._all_buffers, view.buffers):
             buffer.data.copy_(old)
 
@@ -151,6 +171,7 @@ class Surroundings:
             view.generators if self.draws else [],
             [old for b, old in zip(self._all_buffers, view.buffers) if id(b) in kept],
             [],
+            [view.values[self._all_values.index(value)] for value in self._moving_values],
         )
 
     def knows(self, tensor: Tensor) -> bool:
@@ -184,14 +205,24 @@ class Surroundings:
 
     @property
     def moves(self) -> bool:
-        return self.draws or bool(self.changed) or bool(self.outside.moving)
+        return self.draws or bool(self.changed) or bool(self.outside.moving) or bool(self._moving_values)
 
     def snapshot(self) -> Snapshot | None:
         """What a state keeps of them; None where f changes nothing."""
         if not self.moves:
             return None
+        for buffer in self.changed:
+            name = self.outside.storages.get(buffer.untyped_storage()._cdata)
+            if name is not None:
+                raise Error(
+                    f"{name} shares memory with a tensor that f changes in place, and is bound anew",
+                    remedy="let it be a clone, or make it a part of the carry",
+                )
         return Snapshot(
-            self._generators() if self.draws else [], [b.detach().clone() for b in self.changed], self.outside.forms
+            self._generators() if self.draws else [],
+            [b.detach().clone() for b in self.changed],
+            self.outside.forms,
+            [value.read() for value in self._moving_values],
         )
 
     def restore(self, kept: Snapshot | None) -> None:
@@ -199,13 +230,16 @@ class Surroundings:
             return
         self._set_generators(kept.generators)
         self.outside.forms = kept.forms
+        for value, copy in zip(self._moving_values, kept.values):
+            value.write(copy)
         for buffer, old in zip(self.changed, kept.buffers):
             buffer.data.copy_(old)  # .data: graphs that saved the buffer are not to be told
 
     @contextlib.contextmanager
     def replaying(self) -> Iterator[None]:
         """Around a backward: afterwards all is as it was."""
-        kept, places = self.snapshot(), self.outside.look() if self.outside.moving else []
+        kept, places = self.snapshot(), self.outside.look()
+        self.outside.put_back(self._still.places)  # the caller may have reset something since
         try:
             with contextlib.ExitStack() as stack:
                 if self.autocast:
@@ -216,8 +250,7 @@ class Surroundings:
                 yield
         finally:
             self.restore(kept)
-            if places:
-                self.outside.put_back(places)
+            self.outside.put_back(places)
 
     def fresh_casts(self) -> None:
         """Casts that autocast keeps from a run without gradients would cut graphs of one with them."""

@@ -6,6 +6,7 @@ whatever the caller left there; from the first block on they hold tensors of the
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 import weakref
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from ebb._base.errors import Error
-from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same
+from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same, whole
 
 # What cannot change but by being bound anew.
 _FIXED = (
@@ -33,7 +34,6 @@ _FIXED = (
     range,
     slice,
     type,
-    types.FunctionType,
     types.BuiltinFunctionType,
     types.ModuleType,
     np.generic,
@@ -41,7 +41,6 @@ _FIXED = (
     torch.dtype,
     torch.device,
     torch.Size,
-    torch.nn.Module,
 )
 
 
@@ -64,8 +63,12 @@ Kind = tuple[torch.Size, torch.dtype, torch.device]
 class Outside:
     """moving: what is known to change, as places and keys. `own`: how many leaves the caller's carry has."""
 
-    def __init__(self, places: list[Place]):
+    def __init__(self, places: list[Place], known: dict[int, Any]):
         self._places = places
+        self._known = known  # objects that were there before, whose own places are watched
+        self.storages: dict[int, str] = {}  # of the tensors that were taken last, with names of their places
+        self._shared: set[int] = set()  # leaves of that carry which share memory with others
+        self._given: dict[int, Tensor] = {}
         self.moving: list[tuple[int, Any]] = []
         self.own = 0
         self._start: list[Any] = []
@@ -91,7 +94,7 @@ class Outside:
         for k, key in self.moving:
             keys, values = seen[k]
             if key is WHOLE:
-                self._start.append(list(values) if isinstance(self._places[k], Items) else values[0])
+                self._start.append(whole(self._places[k], values))
             else:
                 self._start.append(dict(zip(keys, values)).get(key, MISSING))
         moving: dict[int, set[Any]] = {}
@@ -143,14 +146,14 @@ class Outside:
 
     def give(self, carry: list[Any], clone: bool = True) -> None:
         """Puts the tensors of a carry where they belong; clones, which may be changed in place."""
-        clones: dict[int, Any] = {}
+        self._given = {}
 
         def tensor(leaf: int) -> Any:
             if leaf < self.own or not clone:
                 return carry[leaf]
-            if leaf not in clones:
-                clones[leaf] = carry[leaf].clone()
-            return clones[leaf]
+            if leaf not in self._given:
+                self._given[leaf] = carry[leaf].clone()
+            return self._given[leaf]
 
         for (k, key), form in zip(self.moving, self.forms):
             leaves = [tensor(part.leaf) if type(part) is _At else part for part in form.parts]
@@ -159,26 +162,51 @@ class Outside:
     def take(self, own: list[Any]) -> list[Tensor | None]:
         """The tensors that lie there now; None for one that is there, or in the caller's carry, already: so that its
         gradients are added as autograd adds them."""
+        self._check_shared()
         at = {id(leaf): k for k, leaf in enumerate(own) if leaf is not None}
+        containers: set[int] = set()
         found: list[Tensor | None] = []
         forms, kinds = [], []
         for k, key in self.moving:
             place = self._places[k]
-            leaves, spec = _pytree.tree_flatten(place.get(key))
+            value = place.get(key)
+            _check_alone(place, key, place.container if isinstance(place, Items) else value, containers)
+            leaves, spec = _pytree.tree_flatten(value)
+            if any(isinstance(leaf, Tensor) and leaf.layout is not torch.strided for leaf in leaves):
+                raise _refusal(place.said(key), "it holds a sparse tensor")
             parts: list[Any] = []
-            kinds.append([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)])
+            kinds.append([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if _is_carried(leaf)])
             for leaf in leaves:
-                if isinstance(leaf, Tensor):
+                if _is_carried(leaf):
                     found.append(None if id(leaf) in at else leaf)
                     parts.append(_At(at.setdefault(id(leaf), len(own) + len(found) - 1)))
-                elif isinstance(leaf, _FIXED):
+                elif isinstance(leaf, (_FIXED, Tensor)) or id(leaf) in self._known:
                     parts.append(leaf)
                 else:
                     raise _refusal(place.said(key), f"it holds a {type(leaf).__name__}, which cannot be put back")
             forms.append(Form(spec, parts))
         self._check(kinds)
         self.forms = forms
+        self._note_memory(own, found)
         return found
+
+    def _note_memory(self, own: list[Any], found: list[Tensor | None]) -> None:
+        at: dict[int, list[int]] = {}
+        for k, leaf in enumerate(own + found):
+            if leaf is not None:
+                at.setdefault(leaf.untyped_storage()._cdata, []).append(k)
+        self._shared = {k for leaves in at.values() if len(leaves) > 1 for k in leaves}
+        names = [name for name, form in zip(self.names(), self.forms) for part in form.parts if type(part) is _At]
+        self.storages = {leaf.untyped_storage()._cdata: name for leaf, name in zip(found, names) if leaf is not None}
+
+    def _check_shared(self) -> None:
+        """Tensors that share memory are apart when a block begins: none of them may be written to."""
+        for leaf, tensor in self._given.items():
+            if leaf in self._shared and tensor._version > 0:
+                names = [
+                    n for n, form in zip(self.names(), self.forms) if any(part == _At(leaf) for part in form.parts)
+                ]
+                raise _refusal(names[0], "it shares memory with another tensor and is changed in place")
 
     def without_gradient(self, carry: list[Any]) -> frozenset[int]:
         """After the first block: which leaves have none. Of a tensor that the block left alone nothing is known."""
@@ -195,6 +223,25 @@ class Outside:
         for name, before, now in zip(self.names(), self._kinds, kinds):
             if before != now:
                 raise _refusal(name, f"after the first block it held {_said(before)} and then {_said(now)}")
+
+
+def _is_carried(leaf: Any) -> bool:
+    """Parameters stay what they are."""
+    return isinstance(leaf, Tensor) and not (leaf.requires_grad and leaf.is_leaf)
+
+
+def _check_alone(place: Place, key: Any, value: Any, met: set[int]) -> None:
+    """A container that can be reached in two ways would be two when it is put back."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, (list, dict, collections.deque, set)):
+            if id(one) in met:
+                raise _refusal(place.said(key), f"its {type(one).__name__} lies in another place too")
+            met.add(id(one))
+            stack += one.values() if isinstance(one, dict) else one
+        elif isinstance(one, tuple):
+            stack += one
 
 
 def filled(leaves: list[Any], forms: list[Form]) -> list[Any]:

@@ -7,6 +7,7 @@ for a module; holding on to what was seen keeps identities unique."""
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from operator import is_
 from typing import Any, Protocol
 
@@ -40,7 +41,7 @@ class Place(Protocol):
 
 
 class Names:
-    """A dict: attributes, globals (only some names), or a dict that is a value itself."""
+    """Attributes, or globals: only some names."""
 
     def __init__(self, names: dict[Any, Any], name: str, only: tuple[str, ...] | None = None):
         self.name, self._names, self._only = name, names, only
@@ -69,14 +70,22 @@ class Names:
         return f"{self.name}[{key!r}]"
 
 
+def _slots_of(kind: type) -> Iterable[str]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else slots
+
+
 class Slots:
     """The attributes of an object whose class names them in __slots__."""
 
     def __init__(self, owner: Any, name: str):
         self.name, self._owner = name, owner
-        named = (kind.__dict__.get("__slots__", ()) for kind in type(owner).__mro__)
-        names = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
-        self._names = [key for key in names if not key.startswith("__")]
+        self._names = [
+            f"_{kind.__name__.lstrip('_')}{key}" if key.startswith("__") else key  # as Python calls it
+            for kind in type(owner).__mro__
+            for key in _slots_of(kind)
+            if not key.endswith("__")
+        ]
 
     def keys(self) -> list[Any]:
         return self._names
@@ -88,13 +97,30 @@ class Slots:
         return getattr(self._owner, key, MISSING)
 
     def put(self, key: Any, value: Any) -> None:
-        if value is MISSING:
-            delattr(self._owner, key)
-        else:
+        if value is not MISSING:
             setattr(self._owner, key, value)
+        elif hasattr(self._owner, key):
+            delattr(self._owner, key)
 
     def said(self, key: Any) -> str:
         return f"{self.name}.{key}"
+
+
+class Attributes(Slots):
+    """Those of a class itself."""
+
+    def __init__(self, owner: type):
+        self.name, self._owner = owner.__name__, owner
+        kinds = (types.FunctionType, types.MemberDescriptorType, staticmethod, classmethod, property, type)
+        self._names = [
+            key for key, value in vars(owner).items() if not key.startswith("__") and not isinstance(value, kinds)
+        ]
+
+    def values(self) -> list[Any]:
+        return [self.get(key) for key in self._names]
+
+    def get(self, key: Any) -> Any:
+        return vars(self._owner).get(key, MISSING)
 
 
 class Cell:
@@ -126,7 +152,7 @@ class Cell:
 
 
 class Items:
-    """A list or a deque, whose items move: it is one value, the list of them."""
+    """A list, a deque or a set, whose items move: it is one value, the list of them."""
 
     def __init__(self, items: Any, name: str):
         self.name, self._items = name, items
@@ -144,10 +170,38 @@ class Items:
         if len(value) == len(self._items) and all(map(is_, value, self._items)):
             return
         self._items.clear()
-        self._items.extend(value)
+        if isinstance(self._items, set):
+            self._items.update(value)
+        else:
+            self._items.extend(value)
 
     def said(self, key: Any) -> str:
         return self.name
+
+    @property
+    def container(self) -> Any:
+        return self._items
+
+
+class Entries(Items):
+    """A dict that is a value: one value too, since the order of its keys may matter."""
+
+    def values(self) -> list[Any]:
+        return [*self._items, *self._items.values()]
+
+    def get(self, key: Any) -> Any:
+        return dict(self._items)
+
+    def put(self, key: Any, value: Any) -> None:
+        if same([*value, *value.values()], self.values()):
+            return
+        self._items.clear()
+        self._items.update(value)
+
+    def seen(self, values: list[Any]) -> dict[Any, Any]:
+        """What was seen, as a dict."""
+        half = len(values) // 2
+        return dict(zip(values[:half], values[half:]))
 
 
 Seen = list[tuple[list[Any], list[Any]]]  # by place: keys and values
@@ -178,12 +232,19 @@ def changed(places: list[Place], seen: Seen) -> list[tuple[int, Any]]:
     return found
 
 
+def whole(place: Place, values: list[Any]) -> Any:
+    """The one value of a place, as it was seen."""
+    if isinstance(place, Entries):
+        return place.seen(values)
+    return list(values) if isinstance(place, Items) else values[0]
+
+
 def put_back(places: list[Place], seen: Seen) -> None:
     for place, (keys, values) in zip(places, seen):
         if same(values, place.values()):
             continue
         if keys == [WHOLE]:
-            place.put(WHOLE, values if isinstance(place, Items) else values[0])
+            place.put(WHOLE, whole(place, values))
             continue
         before = dict(zip(keys, values))
         for key in dict.fromkeys([*keys, *place.keys()]):

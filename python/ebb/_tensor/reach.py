@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._tensor.places import Cell, Items, Names, Place, Slots
+from ebb._tensor.places import Attributes, Cell, Entries, Items, Names, Place, Slots
 
 _DEEPEST = 6
 _LONGEST = 1000  # containers with more are data, not models
 _MOST = 20_000
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"ebb", "numpy", "torch"}
-_SIMPLE = (str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, Tensor, torch.Generator)
+_SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType, Tensor, torch.Generator)
 
 
 class Reach:
@@ -28,21 +28,22 @@ class Reach:
     What is reached in other ways is not found.
 
     modules: outermost only. tensors: those that are no parameters and no buffers. places: where a function may put a
-    value, with the values that are there now."""
+    value. known: all that was found, by id."""
 
     def __init__(self, function: Any, modules: Iterable[torch.nn.Module] = ()):
         self.modules: list[torch.nn.Module] = []
         self.tensors: list[Tensor] = []
         self.generators: list[torch.Generator] = []
         self.places: list[Place] = []
-        self._seen: set[int] = set()
+        self.known: dict[int, Any] = {}
+        self._classes: set[type] = set()
         self._found: collections.deque[tuple[Any, int, str]] = collections.deque()
         self._found.extend((module, 0, "") for module in modules)
         self._found.append((function, 0, getattr(function, "__name__", "f")))
-        while self._found and len(self._seen) <= _MOST:
+        while self._found and len(self.known) <= _MOST:
             value, depth, name = self._found.popleft()
-            if id(value) not in self._seen and depth <= _DEEPEST:
-                self._seen.add(id(value))
+            if id(value) not in self.known and depth <= _DEEPEST:
+                self.known[id(value)] = value
                 self._take(value, depth, name)
 
     def _take(self, value: Any, depth: int, name: str) -> None:
@@ -53,6 +54,8 @@ class Reach:
         elif isinstance(value, torch.nn.Module):
             self.modules.append(value)
             self._take_module(value, depth)
+        elif isinstance(value, type):
+            self._take_class(value, depth)
         elif not isinstance(value, _SIMPLE):
             for inner, inner_name in self._inside(value, name):
                 if not isinstance(inner, _SIMPLE) or isinstance(inner, (Tensor, torch.Generator)):
@@ -60,26 +63,41 @@ class Reach:
 
     def _take_module(self, module: torch.nn.Module, depth: int) -> None:
         for part in module.modules():
-            self._seen.add(id(part))
+            self.known[id(part)] = part
             owner = type(part).__name__
-            self.places += [Names(part._parameters, owner), Names(part._buffers, owner)]
+            self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
             if type(part).__module__.startswith("ebb."):
                 continue  # whose attributes are reports
             self.places.append(Names(vars(part), owner))
+            self._take_class(type(part), depth)
             for key, inner in vars(part).items():
                 if key not in _OF_EVERY_MODULE:
                     self._found.append((inner, depth + 1, f"{owner}.{key}"))
 
+    def _take_class(self, kind: type, depth: int) -> None:
+        """Its own attributes, and what its methods reach."""
+        for each in kind.__mro__:
+            if each.__module__.partition(".")[0] in _LIBRARIES or each in self._classes:
+                continue
+            self._classes.add(each)
+            attributes = Attributes(each)
+            self.places.append(attributes)
+            for key, inner in zip(attributes.keys(), attributes.values()):
+                self._found.append((inner, depth + 1, attributes.said(key)))
+            for inner in vars(each).values():
+                if isinstance(inner, types.FunctionType):
+                    self._found.append((inner, depth + 1, inner.__name__))
+
     def _inside(self, value: Any, name: str) -> Iterator[tuple[Any, str]]:
-        if isinstance(value, (list, collections.deque)):
+        if isinstance(value, (list, collections.deque, set)):
             if len(value) <= _LONGEST:
                 self.places.append(Items(value, name))
                 yield from ((inner, f"{name}[{k}]") for k, inner in enumerate(value))
-        elif isinstance(value, (tuple, set, frozenset)):
+        elif isinstance(value, (tuple, frozenset)):
             yield from ((inner, name) for inner in (value if len(value) <= _LONGEST else ()))
         elif isinstance(value, dict):
             if len(value) <= _LONGEST:
-                self.places.append(Names(value, name))
+                self.places.append(Entries(value, name))
                 yield from ((inner, f"{name}[{key!r}]") for key, inner in value.items())
         elif isinstance(value, functools.partial):
             yield from ((inner, name) for inner in (value.func, value.args, value.keywords))
@@ -89,6 +107,7 @@ class Reach:
             yield from self._of_function(value)
         elif not type(value).__module__.startswith("ebb"):
             owner = type(value).__name__
+            self._take_class(type(value), 0)
             attributes = getattr(value, "__dict__", None)
             if isinstance(attributes, dict):
                 self.places.append(Names(attributes, owner))
@@ -107,8 +126,8 @@ class Reach:
                 pass  # not assigned yet
         yield function.__defaults__ or (), function.__name__
         yield function.__kwdefaults__ or {}, function.__name__
-        if function.__dict__:
-            yield function.__dict__, function.__name__
+        self.places.append(Names(function.__dict__, function.__name__))
+        yield from ((inner, f"{function.__name__}.{key}") for key, inner in function.__dict__.items())
         everywhere = function.__globals__
         if str(everywhere.get("__name__")).partition(".")[0] in _LIBRARIES:
             return
