@@ -238,8 +238,7 @@ class Surroundings:
     @contextlib.contextmanager
     def replaying(self) -> Iterator[None]:
         """Around a backward: afterwards all is as it was."""
-        kept, places = self.snapshot(), self.outside.look()
-        self.outside.put_back(self._still.places)  # the caller may have reset something since
+        kept, undone = self.snapshot(), self.outside.as_seen(self._still.places)  # the caller may have reset something
         try:
             with contextlib.ExitStack() as stack:
                 if self.autocast:
@@ -250,7 +249,8 @@ class Surroundings:
                 yield
         finally:
             self.restore(kept)
-            self.outside.put_back(places)
+            for place, key, value in undone:
+                place.put(key, value)
 
     def fresh_casts(self) -> None:
         """Casts that autocast keeps from a run without gradients would cut graphs of one with them."""

@@ -83,6 +83,20 @@ class Outside:
     def put_back(self, seen: Seen) -> None:
         put_back(self._places, seen)
 
+    def as_seen(self, seen: Seen) -> list[tuple[Place, Any, Any]]:
+        """Binds everything as it was seen. Returns what was there, and what lies where f puts something: to be put back.
+        Items of containers that f leaves alone stay as they are: hooks may write to them meanwhile."""
+        undone = {
+            (k, key): (self._places[k], key, self._places[k].get(key))
+            for k, key in [*self.moving, *changed(self._places, seen)]
+            if (k, key) in self.moving or not isinstance(self._places[k], Items)
+        }
+        for k, key in undone:
+            keys, values = seen[k]
+            value = whole(self._places[k], values) if key is WHOLE else dict(zip(keys, values)).get(key, MISSING)
+            self._places[k].put(key, value)
+        return list(undone.values())
+
     def names(self) -> list[str]:
         return [self._places[k].said(key) for k, key in self.moving]
 
