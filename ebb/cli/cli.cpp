@@ -39,12 +39,12 @@ std::string suggestion(const CLI::App& app, std::string_view word) {
 
 // Options under the names they have now; whoever uses an old one is told.
 std::vector<std::string> renamed(std::span<const std::string> args, std::ostream& err) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"--grain", "--chunk"}};
+  constexpr std::pair<std::string_view, std::string_view> names[] = {{"--grain", "--chunk"}};
   std::vector<std::string> words(args.begin(), args.end());
   // The others have neither.
   if (args.empty() || (args.front() != "train" && args.front() != "bench")) return words;
   for (std::string& word : words) {
-    for (const auto& [old, now] : kNames) {
+    for (const auto& [old, now] : names) {
       if (word.substr(0, word.find('=')) != old) continue;
       word.replace(0, old.size(), now);
       err << "ebb: " << old << " is called " << now << " now\n";

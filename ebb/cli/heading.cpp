@@ -20,9 +20,9 @@ void Heading::option(const std::string& name, std::optional<std::string>& word, 
   placed(*app_.add_option(name, word, help), type);
 }
 
-void Heading::option(const std::string& name, std::function<void(const std::string&)> take,
+void Heading::option(const std::string& name, const std::function<void(const std::string&)>& take,
                      const char* type, const std::string& help) {
-  placed(*app_.add_option_function<std::string>(name, std::move(take), help), type);
+  placed(*app_.add_option_function<std::string>(name, take, help), type);
 }
 
 void Heading::options(const std::string& name, std::vector<std::string>& words, const char* type,

@@ -28,7 +28,7 @@ class Heading {
               const std::string& help);
   void option(const std::string& name, std::optional<std::string>& word, const char* type,
               const std::string& help);
-  void option(const std::string& name, std::function<void(const std::string&)> take,
+  void option(const std::string& name, const std::function<void(const std::string&)>& take,
               const char* type, const std::string& help);
   // An option that may be given any number of times, one value each.
   void options(const std::string& name, std::vector<std::string>& words, const char* type,

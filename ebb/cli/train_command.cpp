@@ -251,7 +251,8 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
   } catch (const Error& error) {
     if (ranks.size() > 1 && error.code() != ErrorCode::cancelled) {
       err << "ebb train: process " << ranks.rank() << " of " << ranks.size() << ": " << error.what()
-          << "; all are ended" << std::endl;
+          << "; all are ended\n"
+          << std::flush;
       ranks.end_all(exit_code(error.code()));
     }
     throw;

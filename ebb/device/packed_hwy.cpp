@@ -12,6 +12,7 @@
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
+// NOLINTNEXTLINE(readability-identifier-naming): Highway's name
 #define HWY_TARGET_INCLUDE "ebb/device/packed_hwy.cpp"
 // clang-format off
 #include <hwy/foreach_target.h>
@@ -40,56 +41,56 @@ PanelWidths widths() {
   return {.whole = kMostVectors * lanes, .step = lanes};
 }
 
-template <std::int64_t kRowsHere, std::int64_t kVectors>
-using Sums = hn::Vec<Vectors>[kRowsHere][kVectors];
+template <std::int64_t rows_here, std::int64_t vectors_here>
+using Sums = hn::Vec<Vectors>[rows_here][vectors_here];
 
 // Adds a row of the panel, times factor(r), to the sums of each row r.
-template <std::int64_t kRowsHere, std::int64_t kVectors, class Factor>
+template <std::int64_t rows_here, std::int64_t vectors_here, class Factor>
 HWY_INLINE void add_products(const float* HWY_RESTRICT panel, const Factor& factor,
-                             Sums<kRowsHere, kVectors>& sums) {
+                             Sums<rows_here, vectors_here>& sums) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  hn::Vec<Vectors> weights[kVectors];
+  hn::Vec<Vectors> weights[vectors_here];
 #pragma GCC unroll 8
-  for (std::int64_t v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
+  for (std::int64_t v = 0; v < vectors_here; ++v) weights[v] = hn::LoadU(d, panel + v * lanes);
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kRowsHere; ++r) {
+  for (std::int64_t r = 0; r < rows_here; ++r) {
     const auto own = factor(r);
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < vectors_here; ++v) {
       sums[r][v] = hn::MulAdd(own, weights[v], sums[r][v]);
     }
   }
 }
 
 // Adds the first `here` columns of the sums to the results.
-template <std::int64_t kRowsHere, std::int64_t kVectors>
-HWY_INLINE void add_to_results(std::int64_t here, const Sums<kRowsHere, kVectors>& sums, float* c,
-                               std::int64_t c_stride) {
+template <std::int64_t rows_here, std::int64_t vectors_here>
+HWY_INLINE void add_to_results(std::int64_t here, const Sums<rows_here, vectors_here>& sums,
+                               float* c, std::int64_t c_stride) {
   const Vectors d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  if (here == kVectors * lanes) {
+  if (here == vectors_here * lanes) {
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kRowsHere; ++r) {
+    for (std::int64_t r = 0; r < rows_here; ++r) {
 #pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) {
+      for (std::int64_t v = 0; v < vectors_here; ++v) {
         float* const to = c + r * c_stride + v * lanes;
         hn::StoreU(hn::Add(hn::LoadU(d, to), sums[r][v]), d, to);
       }
     }
     return;
   }
-  HWY_ALIGN float row[kVectors * HWY_MAX_BYTES / sizeof(float)] = {};
+  HWY_ALIGN float row[vectors_here * HWY_MAX_BYTES / sizeof(float)] = {};
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kRowsHere; ++r) {
+  for (std::int64_t r = 0; r < rows_here; ++r) {
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, row + v * lanes);
+    for (std::int64_t v = 0; v < vectors_here; ++v) hn::Store(sums[r][v], d, row + v * lanes);
     for (std::int64_t j = 0; j < here; ++j) c[r * c_stride + j] += row[j];
   }
 }
 
-// One panel of kVectors vectors for kRowsHere rows; `here` of its columns are wanted.
-template <std::int64_t kRowsHere, std::int64_t kVectors>
+// One panel of vectors_here vectors for rows_here rows; `here` of its columns are wanted.
+template <std::int64_t rows_here, std::int64_t vectors_here>
 HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY_RESTRICT a,
                              std::int64_t a_stride, const float* HWY_RESTRICT panel, float* c,
                              std::int64_t c_stride) {
@@ -97,11 +98,11 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   // Results are needed last and may lie some caches away.
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kRowsHere; ++r) {
+  for (std::int64_t r = 0; r < rows_here; ++r) {
     hwy::Prefetch(c + r * c_stride);
     hwy::Prefetch(c + r * c_stride + here - 1);
   }
-  Sums<kRowsHere, kVectors> sums;
+  Sums<rows_here, vectors_here> sums;
 #pragma GCC unroll 8
   for (auto& row : sums) {
 #pragma GCC unroll 8
@@ -111,13 +112,13 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
 #if HWY_ARCH_ARM_A64
   // A multiplication can take its factor from a lane: one load brings four factors of a row.
   for (; i + 4 <= k; i += 4) {
-    hn::Vec<Vectors> factors[kRowsHere];
+    hn::Vec<Vectors> factors[rows_here];
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kRowsHere; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
-    const auto add = [&]<int kLane>() HWY_ATTR {
-      const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Broadcast<kLane>(factors[r]); };
-      add_products<kRowsHere, kVectors>(panel, factor, sums);
-      panel += kVectors * lanes;
+    for (std::int64_t r = 0; r < rows_here; ++r) factors[r] = hn::LoadU(d, a + r * a_stride + i);
+    const auto add = [&]<int lane>() HWY_ATTR {
+      const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Broadcast<lane>(factors[r]); };
+      add_products<rows_here, vectors_here>(panel, factor, sums);
+      panel += vectors_here * lanes;
     };
     add.template operator()<0>();
     add.template operator()<1>();
@@ -125,22 +126,22 @@ HWY_INLINE void rows_product(std::int64_t here, std::int64_t k, const float* HWY
     add.template operator()<3>();
   }
 #endif
-  for (; i < k; ++i, panel += kVectors * lanes) {
+  for (; i < k; ++i, panel += vectors_here * lanes) {
     const auto factor = [&](std::int64_t r) HWY_ATTR { return hn::Set(d, a[r * a_stride + i]); };
-    add_products<kRowsHere, kVectors>(panel, factor, sums);
+    add_products<rows_here, vectors_here>(panel, factor, sums);
   }
-  add_to_results<kRowsHere, kVectors>(here, sums, c, c_stride);
+  add_to_results<rows_here, vectors_here>(here, sums, c, c_stride);
 }
 
 // One panel for all rows.
-template <std::int64_t kVectors>
+template <std::int64_t vectors_here>
 void panel_product(std::int64_t rows, std::int64_t here, std::int64_t k, const float* a,
                    std::int64_t a_stride, const float* panel, float* c, std::int64_t c_stride) {
   std::int64_t r = 0;
-  const auto rest = [&]<std::int64_t kRowsHere>() {
-    rows_product<kRowsHere, kVectors>(here, k, a + r * a_stride, a_stride, panel, c + r * c_stride,
-                                      c_stride);
-    r += kRowsHere;
+  const auto rest = [&]<std::int64_t rows_here>() {
+    rows_product<rows_here, vectors_here>(here, k, a + r * a_stride, a_stride, panel,
+                                          c + r * c_stride, c_stride);
+    r += rows_here;
   };
   while (rows - r >= kRows) rest.template operator()<kRows>();
   if (rows - r >= 4) rest.template operator()<4>();

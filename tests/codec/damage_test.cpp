@@ -61,7 +61,7 @@ TEST(Damage, AnotherFieldsBytesAreRefused) {
     if (row.name == "events") continue;
     const auto codec = make_codec(row.name, Element::f32);
     const Field from = encoded(*codec, bytes_of(spikes<float>(500, 0.2, 1)));
-    for (const std::size_t count : {0, 400, 491, 509, 600}) {
+    for (const std::size_t count : {0U, 400U, 491U, 509U, 600U}) {
       Field to(count * sizeof(float));
       EXPECT_THROW(codec->decode(from, to), Error) << row.name << " into " << count;
     }

@@ -245,7 +245,7 @@ TEST(Train, AStopAtAnyMoment) {
 TEST(Train, Lengths) {
   const TemporaryFolder folder;
   const Random random(5);
-  std::vector<float> x(12 * 30 * 2);
+  std::vector<float> x(std::size_t{12} * 30 * 2);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(i));
   const std::string lengths = "\36\1\5\12\36\24\3\17\35\2\11\4";
   const std::string classes("\0\1\2\0\1\2\0\1\2\0\1\2", 12);
