@@ -21,7 +21,7 @@ from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.tape import Head, State
 from ebb._loop.tiers import StateLayout, buffer_bytes
-from ebb._tensor.captures import find_captures
+from ebb._tensor.captures import find_captures, reached_leaves
 from ebb._tensor.context import Surroundings, View
 from ebb._tensor.outside import Form
 from ebb._tensor.trees import can_have_gradient, close, storage_bytes
@@ -143,7 +143,10 @@ def _look(loop: Loop) -> _Found:
     tape = look.tape
     known = len(around.outside.moving)
     around.learn()
-    if len(around.outside.moving) > known:
+    used = reached_leaves(tape.out + tape.ys, tape.since)
+    unused = [k for k, leaf in enumerate(tape.carry[loop.own :]) if id(leaf) not in used]
+    around.outside.leave_out(unused)
+    if unused or len(around.outside.moving) > known:
         raise ChangesLater
     own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
     params = find_captures(around.tensors(), tape.out + tape.ys, own, tape.since, loop.options.params or [])

@@ -98,6 +98,11 @@ def _reached(
     return list(leaves.values()), list(crossings)
 
 
+def reached_leaves(outputs: Sequence[Tensor | None], since: int) -> set[int]:
+    """By id, of the graph of the outputs."""
+    return {id(leaf) for leaf in _reached(outputs, set(), set(), since)[0]}
+
+
 def find_captures(
     reached: list[Tensor], outputs: list[Tensor], own: list[Tensor], since: int, given: list[Tensor]
 ) -> list[Tensor]:

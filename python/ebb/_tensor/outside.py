@@ -69,6 +69,7 @@ class Outside:
         self.storages: dict[int, str] = {}  # of the tensors that were taken last, with names of their places
         self._shared: set[int] = set()  # leaves of that carry which share memory with others
         self._given: dict[int, Tensor] = {}
+        self._unused: dict[int, Tensor] = {}
         self.moving: list[tuple[int, Any]] = []
         self.own = 0
         self._start: list[Any] = []
@@ -141,8 +142,14 @@ class Outside:
     def start_tensors(self) -> list[Tensor]:
         """Those with a history that lie there where the loop begins: its first block gets them as carries too, since they
         may come from what f uses."""
-        found = {id(leaf): leaf for leaf in _pytree.tree_leaves(self._start) if _has_history(leaf)}
+        leaves = _pytree.tree_leaves(self._start)
+        found = {id(leaf): leaf for leaf in leaves if _has_history(leaf) and id(leaf) not in self._unused}
         return list(found.values())
+
+    def leave_out(self, unused: list[int]) -> None:
+        """Of start_tensors(), by their places, those that no step reads: their graphs may be gone."""
+        tensors = self.start_tensors()
+        self._unused.update((id(tensors[k]), tensors[k]) for k in unused)
 
     def begin_again(self, given: list[Tensor]) -> None:
         """All places are as where the loop began, with these for start_tensors()."""
