@@ -112,24 +112,21 @@ class InPlace(Neuron):
         super().reset()
         self.trace = torch.zeros(BATCH, WIDTH)
 
+    def follow(self, spikes):
+        with torch.no_grad():
+            self.trace.mul_(0.8).add_(spikes)
+
     def forward(self, x):
         found = super().forward(x)
-        with torch.no_grad():
-            self.trace.mul_(0.8).add_(found)
+        self.follow(found)
         return found - 0.1 * self.trace.clone()
 
 
-class Behind(Neuron):
+class Behind(InPlace):
     """In place where autograd does not look."""
 
-    def reset(self):
-        super().reset()
-        self.trace = torch.zeros(BATCH, WIDTH)
-
-    def forward(self, x):
-        found = super().forward(x)
-        self.trace.data.mul_(0.8).add_(found.data)
-        return found - 0.1 * self.trace.clone()
+    def follow(self, spikes):
+        self.trace.data.mul_(0.8).add_(spikes.data)
 
 
 class Slotted:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from ebb._base.errors import Error
-from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same, whole
+from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same, value_seen
 
 # What cannot change but by being bound anew.
 _FIXED = (
@@ -93,9 +93,7 @@ class Outside:
             if (k, key) in self.moving or not isinstance(self._places[k], Items)
         }
         for k, key in undone:
-            keys, values = seen[k]
-            value = whole(self._places[k], values) if key is WHOLE else dict(zip(keys, values)).get(key, MISSING)
-            self._places[k].put(key, value)
+            self._places[k].put(key, value_seen(self._places, seen, k, key))
         return list(undone.values())
 
     def names(self) -> list[str]:
@@ -105,13 +103,7 @@ class Outside:
         """A loop begins, where all is as it was seen."""
         self.own = own
         self.forms, self._kinds = [], None
-        self._start = []
-        for k, key in self.moving:
-            keys, values = seen[k]
-            if key is WHOLE:
-                self._start.append(whole(self._places[k], values))
-            else:
-                self._start.append(dict(zip(keys, values)).get(key, MISSING))
+        self._start = [value_seen(self._places, seen, k, key) for k, key in self.moving]
         moving: dict[int, set[Any]] = {}
         for k, key in self.moving:
             moving.setdefault(k, set()).add(key)
@@ -161,9 +153,8 @@ class Outside:
 
     def results(self, own: list[Any], rest: Iterator[Tensor]) -> list[Any]:
         """The last carry, of a loop's results: what is behind the caller's leaves is next."""
-        places = [part.leaf for form in self.forms for part in form.parts if type(part) is _At]
-        there = set(places)
-        return own + [next(rest) if k in there else None for k in range(self.own, self.own + len(places))]
+        at = _leaves_of(self.forms)
+        return own + [next(rest) if k in at else None for k in range(self.own, self.own + len(at))]
 
     def give(self, carry: list[Any], clone: bool = True) -> None:
         """Puts the tensors of a carry where they belong; clones, which may be changed in place."""
@@ -217,17 +208,15 @@ class Outside:
             if leaf is not None:
                 at.setdefault(leaf.untyped_storage()._cdata, []).append(k)
         self._shared = {k for leaves in at.values() if len(leaves) > 1 for k in leaves}
-        names = [name for name, form in zip(self.names(), self.forms) for part in form.parts if type(part) is _At]
+        names = [name for name, form in zip(self.names(), self.forms) for _ in _leaves_of([form])]
         self.storages = {leaf.untyped_storage()._cdata: name for leaf, name in zip(found, names) if leaf is not None}
 
     def _check_shared(self) -> None:
         """Tensors that share memory are apart when a block begins: none of them may be written to."""
         for leaf, tensor in self._given.items():
             if leaf in self._shared and tensor._version > 0:
-                names = [
-                    n for n, form in zip(self.names(), self.forms) if any(part == _At(leaf) for part in form.parts)
-                ]
-                raise _refusal(names[0], "it shares memory with another tensor and is changed in place")
+                name = next(name for name, form in zip(self.names(), self.forms) if leaf in _leaves_of([form]))
+                raise _refusal(name, "it shares memory with another tensor and is changed in place")
 
     def without_gradient(self, carry: list[Any]) -> frozenset[int]:
         """After the first block: which leaves have none. Of a tensor that the block left alone nothing is known."""
@@ -267,8 +256,13 @@ def _check_alone(place: Place, key: Any, value: Any, met: set[int]) -> None:
 
 def filled(leaves: list[Any], forms: list[Form]) -> list[Any]:
     """A carry with tensors also where another leaf is the same one."""
-    places = [part.leaf for form in forms for part in form.parts if type(part) is _At]
-    return leaves[: len(leaves) - len(places)] + [leaves[k] for k in places]
+    at = _leaves_of(forms)
+    return leaves[: len(leaves) - len(at)] + [leaves[k] for k in at]
+
+
+def _leaves_of(forms: list[Form]) -> list[int]:
+    """For each tensor of the forms, in their order, where it is in the carry."""
+    return [part.leaf for form in forms for part in form.parts if type(part) is _At]
 
 
 def _has_history(leaf: Any) -> bool:

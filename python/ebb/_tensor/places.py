@@ -167,7 +167,7 @@ class Items:
         return list(self._items)
 
     def put(self, key: Any, value: Any) -> None:
-        if len(value) == len(self._items) and all(map(is_, value, self._items)):
+        if same(value, self.values()):
             return
         self._items.clear()
         if isinstance(self._items, set):
@@ -232,21 +232,17 @@ def changed(places: list[Place], seen: Seen) -> list[tuple[int, Any]]:
     return found
 
 
-def whole(place: Place, values: list[Any]) -> Any:
-    """The one value of a place, as it was seen."""
+def value_seen(places: list[Place], seen: Seen, k: int, key: Any) -> Any:
+    """What a place held when it was seen."""
+    keys, values = seen[k]
+    if key is not WHOLE:
+        return dict(zip(keys, values)).get(key, MISSING)
+    place = places[k]
     if isinstance(place, Entries):
         return place.seen(values)
     return list(values) if isinstance(place, Items) else values[0]
 
 
 def put_back(places: list[Place], seen: Seen) -> None:
-    for place, (keys, values) in zip(places, seen):
-        if same(values, place.values()):
-            continue
-        if keys == [WHOLE]:
-            place.put(WHOLE, whole(place, values))
-            continue
-        before = dict(zip(keys, values))
-        for key in dict.fromkeys([*keys, *place.keys()]):
-            if before.get(key, MISSING) is not place.get(key):
-                place.put(key, before.get(key, MISSING))
+    for k, key in changed(places, seen):
+        places[k].put(key, value_seen(places, seen, k, key))

@@ -20,7 +20,7 @@ _LONGEST = 1000  # containers with more are data, not models
 _MOST = 20_000
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"ebb", "numpy", "torch"}
-_SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType, Tensor, torch.Generator)
+_SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType)
 
 
 class Reach:
@@ -57,8 +57,10 @@ class Reach:
         elif isinstance(value, type):
             self._take_class(value, depth)
         elif not isinstance(value, _SIMPLE):
+            if not isinstance(value, types.FunctionType):
+                self._take_class(type(value), depth)
             for inner, inner_name in self._inside(value, name):
-                if not isinstance(inner, _SIMPLE) or isinstance(inner, (Tensor, torch.Generator)):
+                if not isinstance(inner, _SIMPLE):
                     self._found.append((inner, depth + 1, inner_name))
 
     def _take_module(self, module: torch.nn.Module, depth: int) -> None:
@@ -107,7 +109,6 @@ class Reach:
             yield from self._of_function(value)
         elif not type(value).__module__.startswith("ebb"):
             owner = type(value).__name__
-            self._take_class(type(value), 0)
             attributes = getattr(value, "__dict__", None)
             if isinstance(attributes, dict):
                 self.places.append(Names(attributes, owner))
