@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -15,12 +16,16 @@ class Blocks(Protocol):
 
     count: int
     name: str
+    divisible: bool  # a block is several time steps; shorter ones would keep less at once
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:
         """Of one block, on the compute device and cut off from any graph; with `gradients` those that want one are
         leaves that require it."""
 
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]: ...
+
+    def between(self, look: Callable[[], None] | None) -> None:
+        """What is called after each time step of a block that runs, from now on, where a block has several."""
 
     def output_flags(self, ys: list[Tensor]) -> list[bool]:
         """Which outputs have gradients, by the ys of one block."""
@@ -48,7 +53,12 @@ class Blocks(Protocol):
 
 
 class CarryOnly:
-    """The part of Blocks about inputs and outputs, for blocks that have none."""
+    """The part of Blocks about inputs, outputs and time steps, for blocks that have none."""
+
+    divisible = False
+
+    def between(self, look: Callable[[], None] | None) -> None:
+        pass
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:
         return []

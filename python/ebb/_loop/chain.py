@@ -15,10 +15,11 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
-from ebb._loop.engine import Call, ChangesLater, plan_for, set_last_report
+from ebb._loop.engine import Call, plan_for, set_last_report
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.report import Report
 from ebb._loop.step import TorchStep
+from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import State
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings

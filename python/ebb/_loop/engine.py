@@ -18,13 +18,16 @@ from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, remedy_of
 from ebb._loop.blocks import Blocks, Leaves
-from ebb._loop.examine import ChangesLater, Examined, Loop, examine, settled
+from ebb._loop.examine import Examined, Loop, examine, settled
+from ebb._loop.fits import Fits
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.report import Coding, Report
 from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
+from ebb._loop.surprises import ChangesLater, TooHeavy
 from ebb._loop.tape import State
 from ebb._loop.tiers import TorchTiers
+from ebb._loop.weigh_all import weigh_all
 from ebb._tensor.context import Surroundings
 from ebb._tensor.outside import filled
 from ebb._tensor.tier_speed import speed_of
@@ -35,9 +38,9 @@ class _Nothing(enum.Enum):
 
 
 NOTHING: Final = _Nothing.NOTHING
-# The final carry and the outputs, attached to the caller's graph. None: all fits, so that plain autograd does it best.
-# NOTHING: the first block differentiates through nothing.
-InBudget = tuple[Leaves, list[Tensor]] | _Nothing | None
+# The final carry and the outputs, attached to the caller's graph. Fits: plain autograd does it best. NOTHING: the first block
+# differentiates through nothing.
+InBudget = tuple[Leaves, list[Tensor]] | Fits | _Nothing
 
 
 _last = threading.local()
@@ -63,12 +66,18 @@ class Call:
         plan: _core.Plan,
         budget: Allowance,
         report: Report,
+        known: Remembered | None = None,
+        again: Callable[[int], tuple[_core.Chain, _core.Plan]] | None = None,
     ):
+        """`again`: after a block was too heavy for the plan, one for as many bytes that knows."""
         self.step = step
         self.report = report
         self._done = False
         self._budget = budget
-        self._run = _core.HandleRun(step, chain, plan, budget.own_ledger())
+        self._known, self._again = known, again
+        self._plan = plan
+        self._ledger = budget.own_ledger()
+        self._run = _core.HandleRun(step, chain, plan, self._ledger)
         self._give_back = weakref.finalize(self, budget.give_back)
 
     def attached(self, initial: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
@@ -101,21 +110,35 @@ class Call:
         step = self.step
         try:
             with step.around.replaying():
-                if self._done:
-                    # The graph was retained: what was kept is gone, so the forward runs again.
-                    with torch.no_grad():
-                        step.begin()
-                        self._run.forward()
-                self._done = True
-                step.begin_backward(adjoint)
-                step.blocks.begin_backward(of_outputs)
-                self._run.backward()
+                while True:
+                    try:
+                        if self._done:
+                            # The graph was retained, or the plan is another: what was kept is gone, so the forward runs again.
+                            with torch.no_grad():
+                                step.begin()
+                                self._run.forward()
+                        self._done = True
+                        step.begin_backward(adjoint)
+                        step.blocks.begin_backward(of_outputs)
+                        self._run.backward()
+                        break
+                    except TooHeavy:
+                        self._plan_again()
                 self.report.finish(self._run.report())
+                if self._known is not None:
+                    self._known.calls += 1
             return step.end_backward()
         finally:
             step.begin_backward([])
             step.clear()
             self._give_back()  # once
+
+    def _plan_again(self) -> None:
+        assert self._again is not None
+        self._run.abandon()
+        self.step.begin()
+        chain, self._plan = self._again(self._plan.platform.fast)
+        self._run = _core.HandleRun(self.step, chain, self._plan, self._ledger)
 
 
 class _Node(torch.autograd.Function):
@@ -166,7 +189,7 @@ def in_budget(
     limit = options.budget.total
     if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
         set_last_report(_plain_report(known, blocks.count, limit, options))
-        return None
+        return Fits(known, blocks.count, limit, around, around.look())
     loop = Loop(
         Stateful(blocks, around.outside), f, initial, inputs, device, options, key, around, around.look(), len(initial)
     )
@@ -178,12 +201,7 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
     budget = options.budget
     if not isinstance(options.strategy, str):
         raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
-    how = _core.PlanOptions()
-    how.strategy = options.strategy
-    if options.unknown and how.strategy == "auto":
-        how.strategy = "async" if options.tiers else "online"
-    how.tapes_stay = True
-    how.length_unknown = options.unknown
+    how = _how(options)
 
     def needs() -> tuple[int, int]:
         platform = _core.Platform(fast=budget.total, tiers=speeds)
@@ -193,19 +211,34 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
 
     limit = budget.take(needs)
     try:
-        return _core.make_plan(chain, _core.Platform(fast=limit, tiers=speeds), how)
-    except Error as error:
+        return _plan(name, chain, _core.Platform(fast=limit, tiers=speeds), options)
+    except Error:
         budget.cancel()
-        if error.code == "infeasible_budget":
-            remedy = (
-                error.remedy
-                if error.least_budget is None
-                else remedy_of(
-                    options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk"
-                )
-            )
-            raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
         raise
+
+
+def _how(options: Options) -> _core.PlanOptions:
+    how = _core.PlanOptions()
+    how.strategy = options.strategy
+    if options.unknown and how.strategy == "auto":
+        how.strategy = "async" if options.tiers else "online"
+    how.tapes_stay = True
+    how.length_unknown = options.unknown
+    return how
+
+
+def _plan(name: str, chain: _core.Chain, platform: _core.Platform, options: Options) -> _core.Plan:
+    try:
+        return _core.make_plan(chain, platform, _how(options))
+    except Error as error:
+        if error.code != "infeasible_budget":
+            raise
+        remedy = error.remedy
+        if error.least_budget is not None:
+            remedy = remedy_of(
+                options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk"
+            )
+        raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
 
 
 def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -> Report:
@@ -232,7 +265,7 @@ def _attempt(loop: Loop) -> InBudget:
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
         set_last_report(_plain_report(seen.known, blocks.count, limit, options))
-        return None
+        return Fits(seen.known, blocks.count, limit, around, loop.before)
     report = Report.of(plan, blocks.count, limit, seen.known.costs)
     if options.codecs is not None:
         report.coding = Coding(
@@ -243,7 +276,17 @@ def _attempt(loop: Loop) -> InBudget:
             seen.known.costs.state,
         )
     step = _step(loop, seen, chain, plan)
-    return Call(step, chain, plan, options.budget, report).attached(loop.initial, loop.inputs)
+
+    def again(limit: int) -> tuple[_core.Chain, _core.Plan]:
+        seen.known.note_too_heavy()
+        weigh_all(step.recorder, step.initial.leaves, seen.known, options, device)
+        heavier = seen.chain(options, device)
+        plan = _plan(blocks.name, heavier, _core.Platform(fast=limit, tiers=speeds), options)
+        step.plan_for(seen.known.weight)
+        report.plan_for(plan, seen.known.costs)
+        return heavier, plan
+
+    return Call(step, chain, plan, options.budget, report, seen.known, again).attached(loop.initial, loop.inputs)
 
 
 def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> TorchStep:
@@ -256,4 +299,14 @@ def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> T
         counts = [peak // chain[0].state for peak in peaks]
         like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
         tiers = TorchTiers(options.tiers, counts, recorder.facts.kept(like, loop.blocks.name), loop.device)
-    return TorchStep(recorder, initial, head=seen.head, tiers=tiers, until=options.until, verify=options.verify)
+    known = seen.known
+    return TorchStep(
+        recorder,
+        initial,
+        head=seen.head,
+        tiers=tiers,
+        until=options.until,
+        verify=options.verify,
+        weighs=not known.alike,
+        ahead=options.codecs is None and (known.varies or known.calls == 0),
+    )

@@ -19,8 +19,10 @@ from ebb._loop.codec.state import StateCodec
 from ebb._loop.costs import measure
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
-from ebb._loop.tape import Head, State
+from ebb._loop.surprises import ChangesLater, TooHeavy
+from ebb._loop.tape import Head, State, Weight
 from ebb._loop.tiers import StateLayout, buffer_bytes
+from ebb._loop.weigh_all import weigh_all
 from ebb._tensor.captures import find_captures, reached_leaves
 from ebb._tensor.context import Surroundings, View
 from ebb._tensor.outside import Form
@@ -31,10 +33,6 @@ Result = TypeVar("Result")
 
 _ATTEMPTS = 8
 _LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
-
-
-class ChangesLater(Exception):
-    """f draws random numbers or changes something, which was not known when the loop began."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,7 @@ class _Found:
     facts: Facts
     head: Head
     forms: list[Form]  # of what f keeps outside, after the first block
+    weight: Weight  # of the first tape
     raw: tuple[int, int]  # bytes of tape and state
     shared: int  # of which the leaves of the first carry share so many
 
@@ -99,6 +98,11 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
         try:
             loop.around.begin(loop.before, loop.own)
             return attempt(replace(loop, initial=loop.initial + loop.around.outside.start_tensors()))
+        except TooHeavy:
+            loop.around.put_back(loop.before)
+            known = remembered.get(loop.key)
+            if known is not None:
+                known.note_too_heavy()
         except ChangesLater:
             loop.around.put_back(loop.before)
         except BaseException:
@@ -118,21 +122,26 @@ def examine(loop: Loop) -> Examined:
     after = around.look()
     recorder = Recorder(loop.blocks, around, found.facts)
     known = remembered.get(loop.key)
-    if known is None or known.raw != found.raw:
+    if known is None or not known.covers(found.raw):
         if options.preserve_rng_state:
             around.put_back(loop.before)
             _check_repeats(recorder, loop.start, found.head)
         if options.codecs is None:
-            known = Remembered(measure(recorder, loop.start, *found.raw, loop.device), set(), found.raw)
+            known = Remembered(measure(recorder, loop.start, *found.raw, loop.device), found.weight, found.raw)
         else:
             around.put_back(loop.before)
             known = _measure_coded(recorder, loop, found)
         remembered.put(loop.key, known)
         around.put_back(after)
         around.outside.forms = found.forms
+    elif known.outweighed:
+        around.put_back(loop.before)
+        weigh_all(recorder, loop.start, known, options, loop.device)
+        around.put_back(after)
+        around.outside.forms = found.forms
     elif known.coded is not None and found.facts.state_codec is not None:
         found.facts.state_codec.limit_to(known.coded)
-    facts = replace(found.facts, weight=known.costs.tape)
+    facts = replace(found.facts, weight=known.weight)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
     return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
 
@@ -181,7 +190,7 @@ def _look(loop: Loop) -> _Found:
         blocks.output_flags(tape.ys),
         without=without,
     )
-    return _Found(facts, head, around.outside.forms, raw, shared)
+    return _Found(facts, head, around.outside.forms, Weight(raw[0], sum(look.counts), max(look.counts)), raw, shared)
 
 
 def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
@@ -232,4 +241,5 @@ def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
         kept = facts.kept(State(start, recorder.around.snapshot()), blocks.name)
         state_bytes = max(StateLayout(kept).bytes, storage_bytes(kept.tensors()))
     costs = measure(recorder, start, tape_bytes, state_bytes, loop.device)
-    return Remembered(replace(costs, live=found.raw[1]) if coded else costs, set(), found.raw, coded)
+    costs = replace(costs, live=found.raw[1]) if coded else costs
+    return Remembered(costs, Weight(costs.tape) if facts.tape_codec is not None else found.weight, found.raw, coded)

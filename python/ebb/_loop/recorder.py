@@ -15,10 +15,12 @@ from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.codec import Codec
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.codec.tape import Recording, roots
-from ebb._loop.tape import Origins, State, Tape
+from ebb._loop.surprises import TooHeavy
+from ebb._loop.tape import Origins, State, Tape, Weight
 from ebb._tensor.captures import sequence_number
 from ebb._tensor.context import Surroundings
-from ebb._tensor.trees import addresses, can_have_gradient
+from ebb._tensor.scale import Scale, strided
+from ebb._tensor.trees import addresses, can_have_gradient, storage_bytes
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Facts:
     state_codec: StateCodec | None = None
     differentiable: list[bool] = field(default_factory=list)  # the leaves of the final carry
     outputs: list[bool] = field(default_factory=list)  # which outputs are differentiable
-    weight: int = 0  # of the first tape; 0: tapes differ and are not weighed
+    weight: Weight | None = None  # of the heaviest tape that is planned for; None: they are not weighed
     without: frozenset[int] = frozenset()  # leaves of the carry, behind the caller's, that have no gradient
 
     def kept(self, state: State, name: str) -> State:
@@ -86,18 +88,37 @@ class Recorder:
         after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
         return Tape(carry, inputs, out, ys, after, since), given
 
-    def taped_and_saved(self, block: int, live: Leaves) -> tuple[Tape, Leaves, list[Tensor]]:
-        """With what autograd saved for it."""
-        saved: list[Tensor] = []
+    def taped_and_saved(self, block: int, live: Leaves, scale: Scale) -> tuple[Tape, Leaves]:
+        """With what autograd saves on a scale."""
+        with scale.hooks():
+            return self.taped(block, live)
 
-        def pack(tensor: Tensor) -> Tensor:
-            # A graph that holds a tensor which holds the graph would never die.
-            saved.append(tensor.detach())
-            return saved[-1]
+    def weighed(self, block: int, live: Leaves, most: Weight, cap: int) -> tuple[Tape, Leaves, Weight | None]:
+        """With what it weighs where that is more than `most`. Raises TooHeavy at the time step that takes it beyond `cap` bytes.
+        Not for codecs."""
+        scale, counts = Scale(), [0]
 
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            tape, given = self.taped(block, live)
-        return tape, given, [tensor for tensor in saved if not tensor.is_sparse]
+        def look() -> None:
+            counts.append(scale.count())
+            # What is counted quickly says most of the time that nothing need be counted exactly.
+            if sum(counts) > most.counted and self._bytes(scale.saved) > cap:
+                raise TooHeavy
+
+        self.blocks.between(look)
+        try:
+            tape, given = self.taped_and_saved(block, live, scale)
+        finally:
+            self.blocks.between(None)
+        counts.append(scale.count())
+        if sum(counts) <= most.counted:
+            return tape, given, None
+        found = self.weight(tape, scale.saved)
+        if found > cap:
+            raise TooHeavy
+        return tape, given, None if found <= most.bytes else Weight(found, sum(counts), max(counts))
+
+    def _bytes(self, saved: list[Tensor]) -> int:
+        return storage_bytes(strided(saved), addresses(self.facts.params + self.facts.callers))
 
     def recorded(self, block: int, live: Leaves, cautious: bool = False) -> tuple[Tape, int]:
         """A block recorded as a plan has it done, and with a codec the bytes that its tape takes, else 0. `cautious`: as
@@ -117,7 +138,7 @@ class Recorder:
 
     def weight(self, tape: Tape, saved: list[Tensor]) -> int:
         """Bytes of a tape without what is the caller's."""
-        return tape.weight(saved, self.facts.params + self.facts.callers)
+        return tape.weight(strided(saved), self.facts.params + self.facts.callers)
 
     def outside(self) -> set[int]:
         """Where that lies which is the caller's."""
@@ -171,6 +192,7 @@ class Look:
 
     tape: Tape
     saved: list[Tensor]  # by autograd, beside the carry
+    counts: list[int]  # of what was saved, time step by time step, as a Scale has them
     origins: Origins
     mutates: bool  # it changes its carry in place
 
@@ -178,11 +200,18 @@ class Look:
 def first_look(blocks: Blocks, surroundings: Surroundings, block: int, live: Leaves) -> Look:
     """Runs it on a clone of its carry."""
     recorder = Recorder(blocks, surroundings, Facts(mutates=(block,)))
-    tape, given, seen = recorder.taped_and_saved(block, live)
+    scale, counts = Scale(), [0]
+    blocks.between(lambda: counts.append(scale.count()))
+    try:
+        tape, given = recorder.taped_and_saved(block, live, scale)
+    finally:
+        blocks.between(None)
+    counts.append(scale.count())
     clones = addresses(given)
     return Look(
         tape,
-        [tensor for tensor in seen if tensor.untyped_storage().data_ptr() not in clones],
+        [tensor for tensor in strided(scale.saved) if tensor.untyped_storage().data_ptr() not in clones],
+        counts,
         origins_of(block, given, tape.out, tape.ys, None),
         any(leaf is not None and leaf._version > 0 for leaf in given),
     )

@@ -3,20 +3,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ebb._base.cache import Section, cache
 from ebb._loop.costs import Costs
+from ebb._loop.tape import Weight
+
+_CALLS = 3
 
 
 @dataclass
 class Remembered:
     """What was found about blocks before."""
 
-    costs: Costs
-    fits: set[int]  # budgets that hold everything
-    raw: tuple[int, int]  # bytes of a tape and of a state, without codecs
+    costs: Costs  # of the heaviest
+    weight: Weight  # of the heaviest
+    raw: tuple[int, int]  # bytes of the first tape and of a state, without codecs
     coded: list[bool] | None = None  # leaves of the carry that are kept encoded
+    fits: set[int] = field(default_factory=set)  # budgets that hold everything
+    outweighed: bool = False  # by a block that was seen since
+    varies: bool = False  # not all blocks weigh the same
+    calls: int = 0  # in a row in which every tape was weighed and none was too heavy
+
+    @property
+    def alike(self) -> bool:
+        """Blocks have weighed the same for so long that to weigh some of them is enough."""
+        return not self.varies and self.calls >= _CALLS
+
+    def note_too_heavy(self) -> None:
+        self.outweighed = self.varies = True
+        self.fits.clear()
+
+    def covers(self, raw: tuple[int, int]) -> bool:
+        """What was found holds where the first tape and state take so much."""
+        if self.varies and self.coded is None and raw[1] == self.raw[1]:
+            return raw[0] <= self.costs.tape
+        return raw == self.raw
 
 
 remembered: Section[Remembered] = cache.section()

@@ -61,6 +61,10 @@ class Report:
     def of(cls, plan: Any, steps: int, budget: int, costs: Any) -> Report:
         return cls(plan.strategy, steps, budget, costs, _prediction(plan))
 
+    def plan_for(self, plan: Any, costs: Any) -> None:
+        """Another plan than the one that it began with."""
+        self.strategy, self.costs, self.predicted = plan.strategy, costs, _prediction(plan)
+
     @property
     def done(self) -> bool:
         return bool(self.measured)

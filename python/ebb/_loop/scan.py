@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +25,9 @@ from ebb._loop.arguments import (
     surroundings_key,
 )
 from ebb._loop.engine import NOTHING, InBudget, in_budget
+from ebb._loop.fits import Fits
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._loop.surprises import TooHeavy
 from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
@@ -100,11 +104,16 @@ def scan(
     options = Options(
         allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs
     )
-    blocks, results = _planned(f, carry, initial, inputs, chunk, device, options, reverse, reduce)
-    if results is None or results is NOTHING:
-        return _plain(f, carry, initial, inputs, device, reverse, reduce, results is NOTHING)
-    leaves, ys = results
-    return carry.tree(leaves), blocks.tree(ys)
+    while True:
+        blocks, results = _planned(f, carry, initial, inputs, chunk, device, options, reverse, reduce)
+        if results is NOTHING:
+            return _plain(f, carry, initial, inputs, device, reverse, reduce, alone=True)
+        if not isinstance(results, Fits):
+            leaves, ys = results
+            return carry.tree(leaves), blocks.tree(ys)
+        plain = partial(_plain, f, carry, initial, inputs, device, reverse, reduce, False)
+        with suppress(TooHeavy):
+            return results.run(plain, inputs.length, inputs.leaves)
 
 
 def _planned(
@@ -149,8 +158,9 @@ def _plain(
     backwards: bool,
     reduce: str | None,
     alone: bool = False,
+    look: Callable[[], None] | None = None,
 ) -> tuple[Any, Any]:
-    """As one would write it by hand. `alone`: nothing has a gradient."""
+    """As one would write it by hand. `alone`: nothing has a gradient. `look` is called after each time step."""
     tree = carry.tree(initial)
     parts = [leaf[: inputs.length] for leaf in inputs.leaves]
     columns = [part.to(device, non_blocking=True).unbind(0) for part in parts]
@@ -163,6 +173,8 @@ def _plain(
         if type(result) is not tuple or len(result) != 2:
             raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
         tree, y = result
+        if look is not None:
+            look()
         if structure is None:
             structure = Structure(y, "y")
             check_alike("scan: the carry", initial, carry.leaves(tree))

@@ -88,14 +88,19 @@ class ScanBlocks:
         self._device = device
         self._backwards = backwards
         self._reduce = reduce
+        self._look: Callable[[], None] | None = None
         self.length = inputs.length
         self.count = -(-self.length // chunk)
+        self.divisible = chunk > 1
         self.y: Structure | None = None
         self._y_leaves = 0
         self._y_kinds: list[Any] = []
         self.outputs: list[Tensor] = []
         self._output_gradients: list[Tensor | None] = []
         self.input_gradients: list[Tensor | None] = []
+
+    def between(self, look: Callable[[], None] | None) -> None:
+        self._look = look
 
     def span(self, block: int) -> tuple[int, int]:
         """Which of xs: with `reverse` blocks are counted from the end."""
@@ -128,6 +133,8 @@ class ScanBlocks:
             if type(result) is not tuple or len(result) != 2:
                 raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
             tree, y = result
+            if self._look is not None:
+                self._look()
             if self.y is None:
                 self.y = Structure(y, "y")
                 self._y_leaves = self.y.tensors

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,22 +19,22 @@ from torch import Tensor
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.tape import Recording
-from ebb._loop.examine import ChangesLater
 from ebb._loop.recorder import Recorder, origins_of
-from ebb._loop.tape import Head, Origins, State, Tape
+from ebb._loop.surprises import ChangesLater, TooHeavy
+from ebb._loop.tape import Head, Origins, State, Tape, Weight
 from ebb._loop.tiers import TorchTiers
 from ebb._tensor.captures import Known
 from ebb._tensor.outside import Form, filled
 
-_WEIGHED = 16  # every so many-th tape is weighed, which takes time
-_SLACK = 4096
+_WEIGHED = 16  # every so many-th tape is weighed where all have been alike, since that takes time
 
 
 class TorchStep:
     """advance, record, reverse, copy and drop as ebb/run/handle_run.h asks for; -1 is `work`, 0 `fast`.
 
     recorder: the blocks, and what is known of them. initial: where they begin. head: the first block, if it has run already.
-    until: where the length is unknown: it ends in a state of which this is true. verify: steps that run again are compared."""
+    until: where the length is unknown: it ends in a state of which this is true. verify: steps that run again are compared.
+    weighs: every tape; ahead: those of steps too that the first forward only passes."""
 
     def __init__(
         self,
@@ -44,13 +45,16 @@ class TorchStep:
         tiers: TorchTiers | None = None,
         until: Callable[[Leaves], bool] | None = None,
         verify: bool = False,
+        weighs: bool = False,
+        ahead: bool = False,
     ):
         self.blocks, self.around, self.facts = recorder.blocks, recorder.around, recorder.facts
         self.initial = initial
-        self._recorder = recorder
+        self.recorder = recorder
         self._head = head
         self._tiers = tiers
         self._until = until
+        self._weighs, self._ahead = weighs or verify, ahead
         self._mute = False  # outputs are with the caller already
         self._seen: dict[int, int] | None = {} if verify else None
         self._gradients = recorder.no_gradients([])
@@ -62,6 +66,11 @@ class TorchStep:
         self.left: list[bool] | None = None  # which leaves of the last carry have a gradient, where that was seen
         self._beside: dict[int, tuple[list[Form], list[Any]]] = {}  # what is no tensor of states in slow tiers
         self._live: Leaves = []
+
+    def plan_for(self, weight: Weight) -> None:
+        """Tapes may weigh so much from now on."""
+        self.facts = replace(self.facts, weight=weight)
+        self._weighs = True
 
     def begin(self) -> None:
         """A forward begins at the initial state."""
@@ -77,7 +86,7 @@ class TorchStep:
         return [None if leaf is None else leaf.detach() for leaf in self._live], self.blocks.results()
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
-        self._gradients = self._recorder.no_gradients(adjoint)
+        self._gradients = self.recorder.no_gradients(adjoint)
         self._last = True
 
     def end_backward(self) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
@@ -103,12 +112,7 @@ class TorchStep:
                     self._origins[0] = self._head.origins
                     self._head = None
                 else:
-                    if block in self.facts.mutates:
-                        live = [None if leaf is None else leaf.clone() for leaf in live]
-                    out, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
-                    if first:
-                        self._note_origins(block, live, out, ys)
-                    live = [None if leaf is None else leaf.detach() for leaf in out]
+                    live, ys = self._advance(block, live, first)
                 if first and not self._mute:
                     self._check_still()
                     self.left = None
@@ -120,6 +124,19 @@ class TorchStep:
         self._live = live
         return end
 
+    def _advance(self, block: int, live: Leaves, first: bool) -> tuple[Leaves, list[Tensor]]:
+        weight = self.facts.weight
+        if first and self._ahead and not self._mute and weight is not None:
+            tape, given, _ = self.recorder.weighed(block, live, weight, weight.bytes)
+            self._note_origins(block, given, tape.out, tape.ys)
+            return tape.after.leaves, [y.detach() for y in tape.ys]
+        if block in self.facts.mutates:
+            live = [None if leaf is None else leaf.clone() for leaf in live]
+        out, ys = self.blocks.run(block, live, self.blocks.inputs(block, False))
+        if first:
+            self._note_origins(block, live, out, ys)
+        return [None if leaf is None else leaf.detach() for leaf in out], ys
+
     def ended(self, step: int) -> bool:
         with torch.no_grad():
             return self._until is not None and self._until(self._live)
@@ -128,23 +145,21 @@ class TorchStep:
         if start == 0 and self._head is not None:
             self.around.put_back(self._head.before)
             self._head = None
-        outside = self._recorder.outside() if self.facts.tape_codec is not None else set()
+        outside = self.recorder.outside() if self.facts.tape_codec is not None else set()
         for block in range(start, end):
             self.around.fresh_casts()
             self._record(block, first, outside)
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:
-        codec = self.facts.tape_codec
+        codec, weight = self.facts.tape_codec, self.facts.weight
         recording = None if codec is None else Recording(codec, outside)
         if recording is not None:
             with recording.hooks():
-                tape, given = self._recorder.taped(block, self._live)
-        elif self.facts.weight > 0 and block > 0 and (block % _WEIGHED == 0 or self._seen is not None):
-            tape, given, saved = self._recorder.taped_and_saved(block, self._live)
-            self._check_weight(block, self._recorder.weight(tape, saved))
-            del saved
+                tape, given = self.recorder.taped(block, self._live)
+        elif weight is not None and (self._weighs or block % _WEIGHED == 0):
+            tape, given, _ = self.recorder.weighed(block, self._live, weight, weight.bytes)
         else:
-            tape, given = self._recorder.taped(block, self._live)
+            tape, given = self.recorder.taped(block, self._live)
         if self._known is None:
             self._known = Known(self.facts.params)
         self._known.check(
@@ -160,23 +175,15 @@ class TorchStep:
             self.left = [leaf is not None and leaf.requires_grad for leaf in tape.out]
             self.blocks.keep(block, [y.detach() for y in tape.ys])
         if recording is not None:
-            self._check_weight(block, self._recorder.sealed(tape, recording))
+            found = self.recorder.sealed(tape, recording)
+            if weight is not None and found > weight.bytes:
+                raise TooHeavy
         self._compare(block, self._live, first)
 
     def _check_still(self) -> None:
         if not self.around.is_still():
             self.around.learn()
             raise ChangesLater
-
-    def _check_weight(self, block: int, found: int) -> None:
-        """It takes no more than the plan knows of."""
-        weight = self.facts.weight
-        if found > weight + weight // 100 + _SLACK:
-            raise Error(
-                f"{self.blocks.name}: the graph of block {block} takes {found} bytes, that of the first took {weight}, for which "
-                "the budget was planned; let the first steps be the largest ones, or take a smaller chunk",
-                "out_of_budget",
-            )
 
     def _note_origins(self, block: int, before: Leaves, out: Leaves, ys: list[Tensor]) -> None:
         self._origins[block] = origins_of(block, before, out, ys, self._origins.get(block - 1))
@@ -211,7 +218,7 @@ class TorchStep:
                 given[y] = None
         seeds = self._first_gradients(self._origins.get(block - 1) or (), gone_on)
         final = self._first_gradients(after, set()) if last else []
-        of_inputs = self._recorder.pull_back(tape, self._gradients, given, seeds, final)
+        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds, final)
         if of_inputs:
             self.blocks.take_input_gradients(block, of_inputs)
 

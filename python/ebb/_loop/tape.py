@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -49,6 +50,16 @@ class Tape:
         """Bytes of all that autograd saved, the states and outputs with it, without what is the caller's."""
         held = saved + self.carry + self.inputs + self.ys + self.after.tensors()
         return storage_bytes(held, addresses(callers))
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Of a block's tape."""
+
+    bytes: int
+    # As a Scale counts: of a block in which no more is counted, the tape weighs no more. None is counted where a codec keeps it.
+    counted: int = 0
+    step: int = 0  # the most that is counted in one time step
 
 
 class Head:

@@ -21,6 +21,7 @@ from ebb._loop.arguments import (
     surroundings_key,
 )
 from ebb._loop.engine import NOTHING, in_budget
+from ebb._loop.fits import Fits
 from ebb._loop.scan_blocks import WhileBlocks
 from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
@@ -88,7 +89,7 @@ def while_loop(
         blocks = WhileBlocks(f, carry, expected)
         key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))
         results = in_budget(blocks, f, initial, [], device, options, key)
-        if results is not None and results is not NOTHING:
+        if not isinstance(results, Fits) and results is not NOTHING:
             return carry.tree(results[0])
         alone = results is NOTHING
     return _plain(f, carry, init, until, alone)

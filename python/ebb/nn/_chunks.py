@@ -17,6 +17,7 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
 from ebb._loop.blocks import Leaves
 from ebb._loop.engine import NOTHING, in_budget, last_report
+from ebb._loop.fits import Fits
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
@@ -75,6 +76,7 @@ class _Segments:
         self._length = x.shape[0] if batch_sizes is None else len(batch_sizes)
         self._rows = None if batch_sizes is None else [0, *itertools.accumulate(batch_sizes.tolist())]
         self.count = -(-self._length // chunk)
+        self.divisible = chunk > 1
         self._output: Tensor | None = None
         self._output_gradient: Tensor | None = None
         self._input_gradient: Tensor | None = None
@@ -85,6 +87,9 @@ class _Segments:
         if self._backwards:
             start, end = self._length - end, self._length - start
         return slice(start, end) if self._rows is None else slice(self._rows[start], self._rows[end])
+
+    def between(self, look: Callable[[], None] | None) -> None:
+        """A chunk is one call."""
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:
         part = self._x.detach()[self._span(block)]
@@ -242,7 +247,7 @@ def _one(
             if layer.chunk is not None or best == 1 or error.code != "infeasible_budget":
                 raise
             best = -(-best // 2)
-    if results is None or results is NOTHING:
+    if results is None or isinstance(results, Fits) or results is NOTHING:
         final, y = _whole(kernel, x, states, sizes, backwards)
         return list(final), y, last_report() if torch.is_grad_enabled() else None
     return list(results[0]), results[1][0], last_report()

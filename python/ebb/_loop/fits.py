@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loop of which all fits the budget: plain autograd runs it, and what it saves is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from ebb._loop.remembered import Remembered
+from ebb._loop.surprises import TooHeavy
+from ebb._tensor.context import Surroundings, View
+from ebb._tensor.scale import Scale, strided
+from ebb._tensor.trees import addresses, storage_bytes
+
+Result = TypeVar("Result")
+
+_WEIGHED = 16  # every so many-th time step is weighed where all have been alike, since that takes time
+
+
+class Fits:
+    """`limit` holds so many blocks of what is known."""
+
+    def __init__(self, known: Remembered, blocks: int, limit: int, around: Surroundings, before: View):
+        self._known, self._around, self._before = known, around, before
+        tape, state = known.raw
+        self._tapes = blocks * max(tape, known.costs.tape)
+        self._left = limit - state - known.costs.scratch
+
+    def run(self, work: Callable[[Callable[[], None]], Result], steps: int, inputs: list[Tensor]) -> Result:
+        """Does the work, which calls what it is given after each of its time steps. Where one takes what is saved beyond the
+        limit, all is put back and TooHeavy raised."""
+        watch = _Watch(self._known, self._tapes / steps, self._left, lambda: addresses(inputs + self._around.tensors()))
+        try:
+            with watch:
+                result = work(watch.look)
+        except TooHeavy:
+            self._around.put_back(self._before)
+            self._known.note_too_heavy()
+            raise
+        self._known.calls = 0 if watch.heavier else self._known.calls + 1
+        return result
+
+
+class _Watch:
+    """Over the time steps of one loop."""
+
+    def __init__(self, known: Remembered, share: float, left: float, callers: Callable[[], set[int]]):
+        self.heavier = False  # one of them was than any before
+        self._most, self._share, self._left = known.weight.step, share, left
+        self._every = _WEIGHED if known.alike else 1
+        self._callers = callers  # where that lies which is theirs
+        self._scale = Scale()
+        self._hooks: Any = None
+        self._t = 0
+
+    def __enter__(self) -> None:
+        self._weigh_next()
+
+    def __exit__(self, *_: object) -> None:
+        if self._hooks is not None:
+            self._hooks.__exit__()
+            self._hooks = None
+
+    def look(self) -> None:
+        self._t += 1
+        taken = self._share
+        if self._hooks is not None:
+            self.__exit__()
+            if self._scale.count() > self._most:
+                self.heavier, self._every = True, 1
+                taken = max(taken, storage_bytes(strided(self._scale.saved), self._callers()))
+            self._scale.forget()
+        self._left -= taken
+        if self._left < -1:  # what was planned to fit does, but for roundings
+            raise TooHeavy
+        if self._t % self._every == 0:
+            self._weigh_next()
+
+    def _weigh_next(self) -> None:
+        self._hooks = self._scale.hooks()
+        self._hooks.__enter__()

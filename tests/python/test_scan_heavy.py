@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops whose first steps are not their largest: what they hold stays within the budget, and gradients keep autograd's bits."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from scan_oracle import compare, gradients, loop, same, weighted  # noqa: E402
+
+import ebb  # noqa: E402
+from ebb._loop.engine import Call  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+UNITS, STEPS, BATCH = 128, 100, 8
+
+
+class Events:
+    """Each unit that fires takes a row of the weights: what a step keeps grows with how many do."""
+
+    def __init__(self, seed: int = 1):
+        generator = torch.Generator().manual_seed(seed)
+        self.weight = (0.1 * torch.randn(UNITS, UNITS, generator=generator)).requires_grad_()
+
+    def __call__(self, h, x):
+        rows, units = x.nonzero(as_tuple=True)
+        drive = torch.zeros_like(h).index_add(0, rows, self.weight[units].tanh().exp())
+        h = 0.9 * h + drive.tanh()
+        return h, h.mean()
+
+
+def quiet_until(step: int, firing: float = 0.25, steps: int = STEPS, seed: int = 2) -> torch.Tensor:
+    xs = (torch.rand(steps, BATCH, UNITS, generator=torch.Generator().manual_seed(seed)) < firing).float()
+    xs[:step] = 0
+    return xs
+
+
+def held(f, xs, budget, **options):
+    """The most bytes held at once, less what is the caller's: outputs and the gradients of parameters (once as they grow, once
+    in .grad)."""
+    f.weight.grad = None
+    gc.collect()
+    with LiveBytes() as counted:
+        h, ys = ebb.scan(f, torch.zeros(BATCH, UNITS), xs, budget=budget, **options)
+        (h.sum() + ys.sum()).backward()
+    return counted.peak - 2 * f.weight.nbytes - h.nbytes - 3 * ys.nbytes
+
+
+def step_bytes(f, xs):
+    """What the largest step keeps."""
+    most = 0
+    for x in xs[-20:]:
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+            f(torch.zeros(BATCH, UNITS, requires_grad=True), x)
+        most = max(most, sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in saved}.values()))
+    return most
+
+
+@pytest.mark.parametrize("quiet", [1, 20, 60])
+def test_a_budget_holds_where_the_first_steps_are_quiet(quiet):
+    f, xs = Events(), quiet_until(quiet)
+    compare(f, torch.zeros(BATCH, UNITS), xs, [f.weight], budget="4MiB")  # and measures
+    report = ebb.last_report()
+    assert report.strategy != "store_all" and report.predicted["peak"]["fast"] <= 4 << 20
+    assert held(f, xs, "4MiB") <= 4 << 20
+
+
+def test_a_first_call_oversteps_by_one_time_step_at_most():
+    f, xs = Events(), quiet_until(20)
+    assert held(f, xs, "4MiB") <= (4 << 20) + 2 * step_bytes(f, xs)
+
+
+def test_all_fits_at_first_and_then_does_not():
+    f = Events()
+    init, quiet, busy = torch.zeros(BATCH, UNITS), torch.zeros(STEPS, BATCH, UNITS), quiet_until(50)
+    for _ in range(5):  # until only some steps are weighed
+        ebb.scan(f, init, quiet, budget="4MiB")[1].sum().backward()
+        assert ebb.last_report().strategy == "store_all"
+    compare(f, init, busy, [f.weight], budget="4MiB")
+    assert ebb.last_report().strategy != "store_all"
+    assert held(f, busy, "4MiB") <= 4 << 20
+
+
+def test_a_backward_that_meets_heavier_steps_is_planned_again(monkeypatch):
+    f, init = Events(), torch.zeros(BATCH, UNITS)
+    calm = torch.zeros(500, BATCH, UNITS)
+    ebb.scan(f, init, calm, budget="1MiB", chunk=1)[1].sum().backward()
+    assert ebb.last_report().strategy != "store_all"
+    busy = calm.clone()
+    busy[10:13] = quiet_until(0, steps=3)  # which a forward only passes
+    again = []
+    monkeypatch.setattr(Call, "_plan_again", lambda call, own=Call._plan_again: (again.append(call), own(call)))
+    compare(f, init, busy, [f.weight], budget="1MiB", chunk=1)
+    assert len(again) == 1
+    report = ebb.last_report()
+    assert report.done and report.predicted["peak"]["fast"] <= 1 << 20
+    assert held(f, busy, "1MiB", chunk=1) <= 1 << 20
+    assert len(again) == 1
+
+
+def test_what_was_heavy_is_remembered():
+    f, init, xs = Events(), torch.zeros(BATCH, UNITS), quiet_until(20)
+    ebb.scan(f, init, xs, budget="4MiB")[1].sum().backward()
+    calls = 0
+
+    def counting(h, x):
+        nonlocal calls
+        calls += 1
+        return f(h, x)
+
+    for _ in range(2):
+        calls = 0
+        ebb.scan(counting, init, xs, budget="4MiB")[1].sum().backward()
+    assert calls <= 3 * STEPS
+
+
+def test_a_time_step_that_no_budget_holds_is_named():
+    f, xs = Events(), quiet_until(20)
+    with pytest.raises(ebb.Error, match="scan: .*budget") as caught:
+        ebb.scan(f, torch.zeros(BATCH, UNITS), xs, budget="256KiB")
+    assert caught.value.code == "infeasible_budget"
+    compare(f, torch.zeros(BATCH, UNITS), xs, [f.weight], budget=caught.value.least_budget)
+
+
+def test_a_chunk_that_no_budget_holds_is_refused():
+    f, xs = Events(), quiet_until(20)
+    with pytest.raises(ebb.Error, match="take a smaller chunk") as caught:
+        ebb.scan(f, torch.zeros(BATCH, UNITS), xs, budget="2MiB", chunk=50)
+    assert caught.value.code == "infeasible_budget"
+
+
+def test_random_numbers_and_counters_are_as_if_nothing_was_weighed():
+    f, xs = Events(), quiet_until(20)
+    init = torch.zeros(BATCH, UNITS)
+
+    def noisy(h, x):
+        h, y = f(h, x)
+        return torch.nn.functional.dropout(h, 0.2), y
+
+    found = []
+    for run in (lambda: loop(noisy, init, xs), lambda: ebb.scan(noisy, init, xs, budget="4MiB")):
+        torch.manual_seed(3)
+        h, ys = run()
+        found.append((h, ys, gradients(weighted(h, ys), [f.weight]), torch.rand(4)))
+    same(*found)
+
+
+def test_while_loop_with_quiet_beginnings():
+    f = Events()
+    xs = quiet_until(20)
+
+    def step(carry):
+        t, h = carry
+        return t + 1, f(h, xs[int(t)])[0]
+
+    found = []
+    for options in ({}, {"budget": "4MiB"}):
+        start = (torch.tensor(0), torch.zeros(BATCH, UNITS))
+        _, h = ebb.while_loop(lambda carry: carry[0] < STEPS, step, start, **options)
+        found.append((h, gradients(weighted(h), [f.weight])))
+    same(*found)
