@@ -370,3 +370,25 @@ def test_backward_in_another_thread(case):
     thread.join()
     same([leaf.grad for leaf in case.leaves], wanted)
     assert wanting(clones(case.leaves))
+
+
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("uses", [False, True])
+@pytest.mark.parametrize("chunk", [1, 4, 5])
+@pytest.mark.parametrize("every", [3, 7, 13, 1000])
+def test_a_tensor_that_is_the_output_of_many_steps(every, chunk, uses):
+    """It stays in the carry for a while; autograd adds up its gradients as outputs first, in the order of time."""
+    torch.manual_seed(0)
+    weight = torch.randn(5, 5, requires_grad=True)
+
+    def f(carry, x):
+        t, h, kept = carry
+        h = torch.tanh(h @ weight + x)
+        if int(t) % every == 0:
+            kept = h * 1.5
+        if uses:
+            h = h + 0.1 * kept
+        return (t + 1, h, kept), (kept, h)
+
+    init = torch.tensor(0), torch.zeros(3, 5), torch.ones(3, 5, requires_grad=True)
+    compare(f, init, torch.randn(40, 3, 5), [weight], chunk=chunk)

@@ -231,4 +231,5 @@ def _total(costs: list[Costs]) -> Costs:
         sum(c.forward for c in costs) / n,
         sum(c.record for c in costs) / n,
         sum(c.backward for c in costs) / n,
+        sum(c.plain for c in costs) / n,
     )

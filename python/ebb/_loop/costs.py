@@ -9,9 +9,10 @@ import torch
 
 from ebb._core import StepCost
 from ebb._loop.blocks import Leaves
-from ebb._loop.recorder import Recorder
+from ebb._loop.recorder import Recorder, quiet_hooks
 from ebb._loop.tape import Tape
 from ebb._tensor.memory import peak_of, seconds_of
+from ebb._tensor.trees import can_have_gradient
 
 _ROUNDS = 2
 
@@ -26,6 +27,7 @@ class Costs:
     forward: float
     record: float
     backward: float
+    plain: float  # forward and backward as plain autograd runs it, without any of our care
     live: int = 0  # bytes of a state that is not kept, where a codec keeps it in fewer
 
     def step_cost(self, extra: int = 0, adjoint: int | None = None) -> StepCost:
@@ -56,12 +58,26 @@ def measure(
             blocks.run(block, [None if t is None else t.clone() for t in initial], blocks.inputs(block, False))
 
     def record() -> Tape:
-        return recorder.recorded(block, initial)[0]
+        tape, _ = recorder.recorded(block, initial)
+        recorder.check(block, tape)
+        return tape
 
     def reverse(tape: Tape) -> None:
         gradients.carry = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
         of_ys = [torch.ones_like(y) if y.requires_grad else None for y in tape.ys]
-        recorder.pull_back(tape, gradients, of_ys, [], [])
+        recorder.pull_back(tape, gradients, of_ys, [])
+
+    def plain() -> None:
+        carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in initial]
+        inputs = blocks.inputs(block, True)
+        with torch.enable_grad():
+            given = [None if t is None else t.clone() for t in carry] if block in recorder.facts.mutates else carry
+            out, ys = blocks.run(block, given, inputs)
+        ends = [t for t in out + ys if t is not None and t.requires_grad]
+        wanted = [t for t in carry + inputs + recorder.facts.params if t is not None and t.requires_grad]
+        if ends and wanted:
+            with quiet_hooks(recorder.facts.params):
+                torch.autograd.grad(ends, wanted, [torch.ones_like(t) for t in ends], allow_unused=True)
 
     forward()
     _, forward_peak = peak_of(forward, device)
@@ -69,11 +85,12 @@ def measure(
     reverse(tape)
     tape = record()
     _, reverse_peak = peak_of(lambda: reverse(tape), device)
-    ahead, recording, back = [], [], []
+    ahead, recording, back, plainly = [], [], [], []
     for _ in range(_ROUNDS):
+        plainly.append(seconds_of(plain, device))
         ahead.append(seconds_of(forward, device))
         tapes: list[Tape] = []
         recording.append(seconds_of(lambda: tapes.append(record()), device))
         back.append(seconds_of(lambda: reverse(tapes[0]), device))
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
-    return Costs(state_bytes, tape_bytes, scratch, min(ahead), min(recording), min(back))
+    return Costs(state_bytes, tape_bytes, scratch, min(ahead), min(recording), min(back), min(plainly))

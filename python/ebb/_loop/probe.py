@@ -35,7 +35,7 @@ class Point:
 
     budget: int
     seconds: float
-    slowdown: float  # against keeping everything
+    slowdown: float  # against a plain loop, which keeps everything
     forwards: int
     strategy: str
 
@@ -50,15 +50,12 @@ class _Cut:
     speeds: list[Any]
 
     def point(self, plan: Any, budget: int) -> Point:
-        whole = len(self.chain) * (self.costs.record + self.costs.backward)
+        plain = len(self.chain) * self.costs.plain
         found = plan.prediction
-        return Point(
-            budget,
-            found.seconds,
-            found.seconds / whole if whole > 0 else 1.0,
-            found.forwards * self.chunk,
-            plan.strategy,
-        )
+        if found.advances == 0:  # then that is what runs
+            return Point(budget, plain, 1.0, found.forwards * self.chunk, plan.strategy)
+        slowdown = max(1.0, found.seconds / plain) if plain > 0 else 1.0
+        return Point(budget, found.seconds, slowdown, found.forwards * self.chunk, plan.strategy)
 
 
 class Probe:

@@ -16,8 +16,8 @@ from ebb._loop.codec.codec import Codec
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.codec.tape import Recording, roots
 from ebb._loop.surprises import TooHeavy
-from ebb._loop.tape import Origins, State, Tape, Weight
-from ebb._tensor.captures import sequence_number
+from ebb._loop.tape import Origins, Outputs, State, Tape, Weight
+from ebb._tensor.captures import Known, sequence_number
 from ebb._tensor.context import Surroundings
 from ebb._tensor.scale import Scale, strided
 from ebb._tensor.trees import addresses, can_have_gradient, storage_bytes
@@ -57,6 +57,7 @@ class Recorder:
 
     def __init__(self, blocks: Blocks, surroundings: Surroundings, facts: Facts):
         self.blocks, self.around, self.facts = blocks, surroundings, facts
+        self._known: Known | None = None
 
     def taped(self, block: int, live: Leaves) -> tuple[Tape, Leaves]:
         """The tape, and what the block got for its carry."""
@@ -136,6 +137,13 @@ class Recorder:
         recording.seal(addresses(tape.carry + tape.inputs + tape.out + tape.after.tensors()), cautious)
         return self.weight(tape, recording.raw()) + recording.encoded_bytes
 
+    def check(self, block: int, tape: Tape) -> None:
+        """Raises where it reaches what nobody asked the gradient of."""
+        if self._known is None:
+            self._known = Known(self.facts.params)
+        where = f"{self.blocks.name}: block {block}"
+        self._known.check(tape.out + tape.ys, tape.carry + tape.inputs, tape.since, where)
+
     def weight(self, tape: Tape, saved: list[Tensor]) -> int:
         """Bytes of a tape without what is the caller's."""
         return tape.weight(strided(saved), self.facts.params + self.facts.callers)
@@ -146,7 +154,7 @@ class Recorder:
 
     def no_gradients(self, carry: list[Tensor | None]) -> Gradients:
         """Where going back begins, with the gradient of the last carry."""
-        return Gradients(carry, [None] * len(self.facts.params))
+        return Gradients(list(carry), [None] * len(self.facts.params))
 
     def pull_back(
         self,
@@ -154,16 +162,14 @@ class Recorder:
         gradients: Gradients,
         given: list[Tensor | None],
         seeds: list[Tensor | None],
-        final: list[Tensor | None],
     ) -> list[Tensor | None]:
         """Takes the gradients from after the tape's block to before it. Returns those of the inputs. `given` are those of
-        the ys; `seeds` and `final` come first in those of the carry before and after."""
+        the ys; `seeds` come first in those of the carry before."""
         params = self.facts.params
         starts: list[Tensor] = []
         theirs: list[Tensor] = []
         for tensors, of_them in (
             (tape.out, gradients.carry),
-            (tape.out, final),
             (tape.ys, given),
             (tape.carry, seeds),
             (params, gradients.params),
@@ -177,7 +183,7 @@ class Recorder:
         wanted = carries + inputs + params
         found: list[Tensor | None] = [None] * len(wanted)
         if starts and wanted:
-            with _quiet_hooks(params):
+            with quiet_hooks(params):
                 found = list(torch.autograd.grad(starts, wanted, theirs, allow_unused=True))
         rest = iter(found)
         gradients.carry = [next(rest) if leaf is not None and leaf.requires_grad else None for leaf in tape.carry]
@@ -218,21 +224,22 @@ def first_look(blocks: Blocks, surroundings: Surroundings, block: int, live: Lea
 
 
 def origins_of(block: int, before: Leaves, out: Leaves, ys: list[Tensor], earlier: Origins) -> Origins:
-    """Which leaves of the carry after a block are outputs, of this block or of one before, whose are `earlier`."""
+    """Which leaves of the carry after a block are outputs, of this block or of those before, whose are `earlier`."""
     known = earlier or (None,) * len(before)
-    found: list[tuple[int, int] | None] = []
-    for leaf in out:
+    found: list[Outputs | None] = []
+    for m, leaf in enumerate(out):
         origin = None
-        if leaf is not None:
-            origin = next(((block, k) for k, y in enumerate(ys) if y is leaf), None)
-            if origin is None:
-                origin = next((known[m] for m, old in enumerate(before) if old is leaf), None)
-        found.append(None if origin in found else origin)
+        if leaf is not None and not any(leaf is other for other in out[:m]):
+            origin = next((of for of, old in zip(known, before) if old is leaf and of is not None), None)
+            for k, y in enumerate(ys):
+                if y is leaf:
+                    origin = Outputs(block, k, origin)
+        found.append(origin)
     return tuple(found) if any(found) else None
 
 
 @contextlib.contextmanager
-def _quiet_hooks(params: list[Tensor]) -> Iterator[None]:
+def quiet_hooks(params: list[Tensor]) -> Iterator[None]:
     """Hooks of parameters are for the whole gradient, not for parts of it."""
     hooked = [(param._backward_hooks, dict(param._backward_hooks)) for param in params if param._backward_hooks]
     for hooks, _ in hooked:

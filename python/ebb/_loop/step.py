@@ -21,9 +21,8 @@ from ebb._loop.blocks import Leaves
 from ebb._loop.codec.tape import Recording
 from ebb._loop.recorder import Recorder, origins_of
 from ebb._loop.surprises import ChangesLater, TooHeavy
-from ebb._loop.tape import Head, Origins, State, Tape, Weight
+from ebb._loop.tape import Head, Origins, Outputs, State, Tape, Weight
 from ebb._loop.tiers import TorchTiers
-from ebb._tensor.captures import Known
 from ebb._tensor.outside import Form, filled
 
 _WEIGHED = 16  # every so many-th tape is weighed where all have been alike, since that takes time
@@ -60,7 +59,6 @@ class TorchStep:
         self._gradients = recorder.no_gradients([])
         self._origins: dict[int, Origins] = {}  # by block, of the carry after it
         self._last = False  # the next block that is reversed is the last one
-        self._known: Known | None = None
         self._kept: dict[int, State] = {}
         self._tapes: dict[int, Tape] = {}
         self.left: list[bool] | None = None  # which leaves of the last carry have a gradient, where that was seen
@@ -160,11 +158,7 @@ class TorchStep:
             tape, given, _ = self.recorder.weighed(block, self._live, weight, weight.bytes)
         else:
             tape, given = self.recorder.taped(block, self._live)
-        if self._known is None:
-            self._known = Known(self.facts.params)
-        self._known.check(
-            tape.out + tape.ys, tape.carry + tape.inputs, tape.since, f"{self.blocks.name}: block {block}"
-        )
+        self.recorder.check(block, tape)
         if first:
             self._note_origins(block, given, tape.out, tape.ys)
         del given
@@ -210,24 +204,45 @@ class TorchStep:
         last = self._last
         self._check_differentiable(block, tape)
         given = self.blocks.output_gradients(block)
-        # What is an output and goes on in the carry gets its gradient as an output first: where it is used for the last time.
+        # What is an output and goes on in the carry gets its gradients as outputs where it is used for the last time, before all others.
         after = self._origins.get(block) or ()
-        gone_on = {origin for origin in after if origin is not None}
-        for of_block, y in gone_on:
-            if of_block == block:
-                given[y] = None
-        seeds = self._first_gradients(self._origins.get(block - 1) or (), gone_on)
-        final = self._first_gradients(after, set()) if last else []
-        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds, final)
+        gone_on = {id(outputs.before(block)) for outputs in after if outputs is not None}
+        for outputs in after:
+            while outputs is not None and outputs.block == block:
+                given[outputs.y] = None
+                outputs = outputs.earlier
+        seeds = [
+            None if outputs is None or id(outputs) in gone_on else self._sum_of(outputs, leaf, tape.ys, given)
+            for outputs, leaf in zip(self._origins.get(block - 1) or (), tape.carry)
+        ]
+        if last:
+            # Whoever got the last carry uses it after all steps, and so before them when going back.
+            for m, outputs in enumerate(after):
+                if outputs is not None and tape.out[m].requires_grad:
+                    self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
+        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds)
         if of_inputs:
             self.blocks.take_input_gradients(block, of_inputs)
 
-    def _first_gradients(self, origins: Origins, gone_on: set[tuple[int, int]]) -> list[Tensor | None]:
-        """Of the leaves that are outputs and do not go on."""
-        return [
-            None if origin is None or origin in gone_on else self.blocks.output_gradients(origin[0])[origin[1]]
-            for origin in origins or ()
-        ]
+    def _sum_of(
+        self,
+        outputs: Outputs,
+        leaf: Tensor | None,
+        ys: list[Tensor],
+        given: list[Tensor | None],
+        total: Tensor | None = None,
+    ) -> Tensor | None:
+        """To `total` the gradient of a tensor as outputs of blocks before, and as those of this one's `ys` that are the leaf, which
+        are then no longer `given`. Added up in the order of time, as the backward of torch.stack does."""
+        found = [self.blocks.output_gradients(block)[y] for block, y in outputs.places()]
+        for k, y in enumerate(ys):
+            if y is leaf:
+                found.append(given[k])
+                given[k] = None
+        for gradient in found:
+            if gradient is not None:
+                total = gradient if total is None else total + gradient
+        return total
 
     def copy(self, is_tape: bool, step: int, source: int, target: int) -> None:
         if source < 0:

@@ -12,8 +12,34 @@ from ebb._loop.blocks import Leaves
 from ebb._tensor.context import Snapshot, View
 from ebb._tensor.trees import addresses, storage_bytes
 
-# For each leaf of a carry the output that is the very same tensor, as its block and its place in the block's ys.
-Origins = tuple[tuple[int, int] | None, ...] | None
+
+class Outputs:
+    """All outputs that are the very same tensor, in the order of time: the last one, by its block and its place in the block's
+    ys, and those before."""
+
+    __slots__ = ("block", "y", "earlier")
+
+    def __init__(self, block: int, y: int, earlier: Outputs | None):
+        self.block, self.y, self.earlier = block, y, earlier
+
+    def before(self, block: int) -> Outputs | None:
+        """Those of blocks before this one."""
+        found: Outputs | None = self
+        while found is not None and found.block >= block:
+            found = found.earlier
+        return found
+
+    def places(self) -> list[tuple[int, int]]:
+        found = []
+        one: Outputs | None = self
+        while one is not None:
+            found.append((one.block, one.y))
+            one = one.earlier
+        return found[::-1]
+
+
+# For each leaf of a carry the outputs that it is; of leaves that are one tensor only the first has them.
+Origins = tuple[Outputs | None, ...] | None
 
 
 class State:
