@@ -15,7 +15,9 @@ class Blocks(Protocol):
     """What the steps of a plan compute. `ys` are flat: all leaves of a time step, then of the next."""
 
     count: int
+    length: int  # time steps in all of them
     name: str
+    advice: str  # to whoever runs their function for the first time; empty where it is known what it does
     divisible: bool  # a block is several time steps; shorter ones would keep less at once
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:

@@ -17,7 +17,7 @@ from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
 from ebb._loop.engine import Call, plan_for, set_last_report
 from ebb._loop.recorder import Facts, Recorder, first_look
-from ebb._loop.report import Report
+from ebb._loop.report import Extent, Report
 from ebb._loop.step import TorchStep
 from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import State
@@ -31,11 +31,12 @@ class _Stages(CarryOnly):
     """Each module is a block; what passes between them is the state."""
 
     name = "Chain"
+    advice = ""
 
     def __init__(self, stages: torch.nn.Sequential, structures: list[Structure]):
         self._stages = stages
         self.structures = structures  # of what goes into each stage, and of what comes out at last
-        self.count = len(stages)
+        self.count = self.length = len(stages)
 
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         out = self._stages[block](self.structures[block].tree(carry))
@@ -131,7 +132,9 @@ class Chain(torch.nn.Module):
             return self.sequential(input)
         options = self._options(self.budget)
         plan = plan_for("Chain", known.chain, [], options)
-        self.report = report = Report.of(plan, len(known.costs), options.budget.total, _total(known.costs))
+        stages = len(known.costs)
+        extent = Extent(stages, stages, str(_device_of(leaves)), "stages")
+        self.report = report = Report.of(plan, extent, options.budget.total, _total(known.costs))
         set_last_report(report)
         if plan.prediction.advances == 0 and not options.budget.shared:
             return self.sequential(input)
@@ -160,8 +163,7 @@ class Chain(torch.nn.Module):
             raise
 
     def _surroundings(self, leaves: Leaves) -> Surroundings:
-        device = next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
-        return Surroundings(self.sequential, device, self._preserve_rng_state)
+        return Surroundings(self.sequential, _device_of(leaves), self._preserve_rng_state)
 
     def _measured(self, sample: Any) -> _Measured:
         structure = Structure(sample, "the sample")
@@ -193,7 +195,7 @@ class Chain(torch.nn.Module):
         blocks = _Stages(self.sequential, [structure])
         params: list[Tensor] = [p for p in self.sequential.parameters() if p.requires_grad]
         live = [None if leaf is None else leaf.detach() for leaf in leaves]
-        device = next((leaf.device for leaf in live if leaf is not None), torch.device("cpu"))
+        device = _device_of(live)
         costs: list[Costs] = []
         mutates: frozenset[int] = frozenset()
         for stage in range(blocks.count):
@@ -219,6 +221,10 @@ class Chain(torch.nn.Module):
         more = 0 if moving is None else storage_bytes(moving.tensors())
         costs = [cost.with_state(more) for cost in costs]
         return _Measured(costs, blocks.structures, facts, around, storage_bytes(live))
+
+
+def _device_of(leaves: Leaves) -> torch.device:
+    return next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
 
 
 def _total(costs: list[Costs]) -> Costs:

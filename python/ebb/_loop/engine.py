@@ -21,7 +21,7 @@ from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.fits import Fits
 from ebb._loop.remembered import Remembered, remembered
-from ebb._loop.report import Coding, Report
+from ebb._loop.report import Coding, Extent, Report
 from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
 from ebb._loop.surprises import ChangesLater, TooHeavy
@@ -188,7 +188,7 @@ def in_budget(
     known = remembered.get(key)
     limit = options.budget.total
     if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
-        set_last_report(_plain_report(known, blocks.count, limit, options))
+        set_last_report(_plain_report(known, extent_of(blocks, device), limit, options))
         return Fits(known, blocks.count, limit, around, around.look())
     loop = Loop(
         Stateful(blocks, around.outside), f, initial, inputs, device, options, key, around, around.look(), len(initial)
@@ -241,9 +241,13 @@ def _plan(name: str, chain: _core.Chain, platform: _core.Platform, options: Opti
         raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
 
 
-def _plain_report(known: Remembered, steps: int, limit: int, options: Options) -> Report:
+def extent_of(blocks: Blocks, device: torch.device) -> Extent:
+    return Extent(blocks.count, blocks.length, str(device))
+
+
+def _plain_report(known: Remembered, extent: Extent, limit: int, options: Options) -> Report:
     tape, state = known.raw
-    report = Report.plain(replace(known.costs, tape=tape, state=state, live=0), steps, limit)
+    report = Report.plain(replace(known.costs, tape=tape, state=state, live=0), extent, limit)
     if options.codecs is not None:
         report.remarks.append("all fits as it is: no codec was used, and gradients are exact")
     return report
@@ -264,9 +268,11 @@ def _attempt(loop: Loop) -> InBudget:
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
-        set_last_report(_plain_report(seen.known, blocks.count, limit, options))
+        set_last_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
         return Fits(seen.known, blocks.count, limit, around, loop.before)
-    report = Report.of(plan, blocks.count, limit, seen.known.costs)
+    report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
+    if seen.known.calls == 0 and blocks.advice:
+        report.remarks.append(f"the first call of this function in a budget: before a long run {blocks.advice}")
     if options.codecs is not None:
         report.coding = Coding(
             options.codecs.words(),

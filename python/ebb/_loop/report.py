@@ -28,15 +28,25 @@ class Coding:
         return f"{names}: {kept}; gradients are {'approximate' if self.approximate else 'exact'}"
 
 
+@dataclass(frozen=True)
+class Extent:
+    """What a report is about."""
+
+    blocks: int  # the steps of the plan
+    length: int  # what they are made of
+    device: str
+    unit: str = "time steps"
+
+
 class Report:
     """Of one forward and backward in a budget. `str(report)` is a page, `report.brief()` a line, `report.as_dict()` all
     of it. Figures of what happened are there once backward has run (`report.done`); where plain autograd runs, since all fits,
-    there are none."""
+    there are none. `steps` are blocks of `chunk` time steps, and so are forwards."""
 
-    def __init__(self, strategy: str, steps: int, budget: int, costs: Any, prediction: dict[str, Any]):
+    def __init__(self, strategy: str, extent: Extent, budget: int, costs: Any, prediction: dict[str, Any]):
         self.strategy = strategy  # "store_all": everything fits, and plain autograd ran
-        self._planned = steps
-        self.steps = steps  # blocks of `chunk` time steps
+        self.extent = extent
+        self.steps = extent.blocks
         self.budget = budget
         self.costs = costs
         self.predicted = prediction
@@ -45,21 +55,16 @@ class Report:
         self.coding: Coding | None = None  # where `codec` was named, and used
 
     @classmethod
-    def plain(cls, costs: Any, steps: int, budget: int) -> Report:
+    def plain(cls, costs: Any, extent: Extent, budget: int) -> Report:
         """All fits: nothing is planned, and autograd does as it always does."""
-        seconds = steps * costs.plain
+        steps = extent.blocks
         peak = steps * costs.tape + costs.state + costs.scratch
-        return cls(
-            "store_all",
-            steps,
-            budget,
-            costs,
-            {"forwards": steps, "seconds": seconds, "peak": {"fast": peak}, "moved": {}, "stall_seconds": 0.0},
-        )
+        predicted = {"forwards": steps, "seconds": steps * costs.plain, "peak": {"fast": peak}, "moved": {}}
+        return cls("store_all", extent, budget, costs, {**predicted, "stall_seconds": 0.0})
 
     @classmethod
-    def of(cls, plan: Any, steps: int, budget: int, costs: Any) -> Report:
-        return cls(plan.strategy, steps, budget, costs, _prediction(plan))
+    def of(cls, plan: Any, extent: Extent, budget: int, costs: Any) -> Report:
+        return cls(plan.strategy, extent, budget, costs, _prediction(plan))
 
     def plan_for(self, plan: Any, costs: Any) -> None:
         """Another plan than the one that it began with."""
@@ -92,14 +97,28 @@ class Report:
             "charged": dict(zip(places, found.peak)),
         }
 
+    @property
+    def _foreseen(self) -> bool:
+        """It has the length that was expected."""
+        return self.steps == self.extent.blocks
+
+    @property
+    def length(self) -> int:
+        """Time steps, or stages of a Chain."""
+        return self.extent.length if self._foreseen else self.steps
+
     def brief(self) -> str:
-        peak = _core.format_bytes(self.predicted["peak"]["fast"])
-        forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
-        text = (
-            f"{self.strategy}: {forwards} forwards for {self.steps} steps, {peak} of {_core.format_bytes(self.budget)}"
-        )
-        if self.steps == self._planned:  # not of another length than expected
-            text += f", {self.slowdown:.2f} x the time of a plain loop"
+        """A line."""
+        memory = f"{_core.format_bytes(self.predicted['peak']['fast'])} of {_core.format_bytes(self.budget)}"
+        text = f"{self.length} {self.extent.unit} in {memory} of memory ({self.extent.device})"
+        if self.strategy == "store_all":
+            text += ", everything kept"
+        else:
+            forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
+            again = round((forwards - self.steps) * self.length / self.steps)
+            text += f", {again} of them computed again" if again <= self.length else f", {again} computed again"
+        if self._foreseen:
+            text += f", {self.slowdown:.2f} x the time of {'the module itself' if self.extent.unit == 'stages' else 'a plain loop'}"
         if self.coding is not None and self.coding.approximate:
             text += ", gradients approximate"
         return text if not self.done else text + f", ran in {self.measured['seconds']:.3g} s"
@@ -108,6 +127,8 @@ class Report:
         return {
             "strategy": self.strategy,
             "steps": self.steps,
+            "time_steps": self.length,
+            "device": self.extent.device,
             "budget": self.budget,
             "predicted": self.predicted,
             "measured": self.measured,
@@ -121,13 +142,15 @@ class Report:
 
     def __str__(self) -> str:
         size = _core.format_bytes
+        costs = self.costs
+        each = "stage" if self.extent.unit == "stages" else f"{self._chunk} step{'s' if self._chunk > 1 else ''}"
         lines = [
             self.brief(),
             "",
-            f"  one step      forward {self.costs.forward:.3g} s, recorded {self.costs.record:.3g} s, backward "
-            f"{self.costs.backward:.3g} s",
-            f"                state {size(self.costs.state)}, tape {size(self.costs.tape)}, scratch "
-            f"{size(self.costs.scratch)}",
+            f"  strategy      {_in_words(self.strategy)}",
+            f"  each {each:<8} forward {costs.forward:.3g} s, recorded {costs.record:.3g} s, backward {costs.backward:.3g} s, "
+            f"plain autograd {costs.plain:.3g} s",
+            f"                state {size(costs.state)}, kept for backward {size(costs.tape)}, scratch {size(costs.scratch)}",
             f"  predicted     {self.predicted['seconds']:.3g} s, of which waiting {self.predicted['stall_seconds']:.3g} s",
         ]
         if self.coding is not None:
@@ -137,8 +160,19 @@ class Report:
         for name, peak in self.predicted["peak"].items():
             moved = self.predicted["moved"].get(name)
             traffic = f", written {size(moved[0])}, read {size(moved[1])}" if moved else ""
-            lines.append(f"  {name:<13} {size(peak)}{traffic}")
+            lines.append(f"  {'memory' if name == 'fast' else name:<13} {size(peak)}{traffic}")
         return "\n".join(lines + [f"  note          {remark}" for remark in self.remarks])
+
+    @property
+    def _chunk(self) -> int:
+        return -(-self.length // max(1, self.steps))
+
+
+def _in_words(strategy: str) -> str:
+    for row in _core.strategies():
+        if row.name == strategy:
+            return f"{strategy}: {row.summary}" + (f" ({row.paper})" if row.paper else "")
+    return strategy
 
 
 def _prediction(plan: Any) -> dict[str, Any]:

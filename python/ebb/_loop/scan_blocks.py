@@ -70,6 +70,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 class ScanBlocks:
     name = "scan"
+    advice = "run ebb.verify with the same arguments, which compares every gradient with plain autograd's"
 
     def __init__(
         self,
@@ -224,11 +225,12 @@ class WhileBlocks(CarryOnly):
     """The steps of a while loop, one call of f each."""
 
     name = "while_loop"
+    advice = "run it once with verify=True, which checks that steps give the same bits when they run again"
 
     def __init__(self, f: Callable, carry: Structure, expected: int):
         self._f = f
         self._carry = carry
-        self.count = expected
+        self.count = self.length = expected
 
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         out = self._carry.leaves(self._f(self._carry.tree(carry)))

@@ -69,13 +69,15 @@ class _Kernel:
 class _Segments:
     """A sequence in chunks, each a call of a kernel."""
 
+    advice = ""
+
     def __init__(self, name: str, kernel: _Kernel, x: Tensor, batch_sizes: Tensor | None, chunk: int, backwards: bool):
         self.name = name
         self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
         self._chunk = chunk
-        self._length = x.shape[0] if batch_sizes is None else len(batch_sizes)
+        self.length = x.shape[0] if batch_sizes is None else len(batch_sizes)
         self._rows = None if batch_sizes is None else [0, *itertools.accumulate(batch_sizes.tolist())]
-        self.count = -(-self._length // chunk)
+        self.count = -(-self.length // chunk)
         self.divisible = chunk > 1
         self._output: Tensor | None = None
         self._output_gradient: Tensor | None = None
@@ -83,9 +85,9 @@ class _Segments:
 
     def _span(self, block: int) -> slice:
         """In time, or in the rows of a packed sequence."""
-        start, end = block * self._chunk, min(self._length, (block + 1) * self._chunk)
+        start, end = block * self._chunk, min(self.length, (block + 1) * self._chunk)
         if self._backwards:
-            start, end = self._length - end, self._length - start
+            start, end = self.length - end, self.length - start
         return slice(start, end) if self._rows is None else slice(self._rows[start], self._rows[end])
 
     def between(self, look: Callable[[], None] | None) -> None:
