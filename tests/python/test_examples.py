@@ -63,6 +63,26 @@ def test_wave_adjoint(monkeypatch):
     assert found == pytest.approx(by_differences, rel=1e-5) and abs(found) > 1e-4
 
 
+def test_pyadjoint_populations(monkeypatch):
+    pytest.importorskip("pyadjoint", reason="the package pyadjoint-ad is not installed")
+    shown = shown_by("pyadjoint_populations.py")
+    example = module("pyadjoint_populations", monkeypatch)
+
+    def misfit(hares, lynxes):
+        for _ in range(example.STEPS):
+            eaten = 0.02 * hares * lynxes
+            hares, lynxes = hares + 0.02 * hares - eaten, lynxes + eaten - 0.02 * lynxes
+        return (hares - example.COUNTED[0]) ** 2 + (lynxes - example.COUNTED[1]) ** 2
+
+    around = [(misfit(1.4 + h, 0.7), misfit(1.4, 0.7 + h)) for h in (1e-5, -1e-5)]
+    by_differences = [(up - down) / 2e-5 for up, down in zip(*around)]
+    gradient = numbers(r"gradient (-?[\d.]+) (-?[\d.]+); without the schedule: the same", shown)
+    assert gradient == pytest.approx(by_differences, abs=1e-5) and min(map(abs, gradient)) > 0.1
+    forwards, slots, steps = numbers(r"(\d+) steps forward with (\d+) of (\d+) states kept", shown)
+    assert steps < forwards < 5 * steps and slots < steps / 10
+    assert numbers(r"falls with order ([\d.]+)", shown) == pytest.approx([2], abs=0.02)
+
+
 @pytest.mark.slow
 def test_pytorch_rnn(one_thread, monkeypatch, capsys):
     import torch
