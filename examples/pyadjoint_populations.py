@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which populations of hares and lynxes, 400 steps ago, explain what is counted today? By pyadjoint, with ebb's schedule.
+"""Which populations of hares and lynxes, 100 steps ago, explain what is counted today? By pyadjoint, with ebb's schedule.
 
 pyadjoint (`pip install pyadjoint-ad`) records the steps on a tape and derives the gradient with respect to the first
-populations. Its tape would keep all 400 states; with one line, `enable_checkpointing`, it keeps ten and computes the rest
+populations. Its tape would keep all 100 states; with one line, `enable_checkpointing`, it keeps six and computes the rest
 again.
 """
 
@@ -22,7 +22,7 @@ from pyadjoint import (
 
 from ebb.schedules import Revolve  # in place of: from checkpoint_schedules import Revolve
 
-STEPS, SLOTS = 400, 10
+STEPS, SLOTS = 100, 6
 COUNTED = 0.9, 1.3
 
 
@@ -35,8 +35,8 @@ def misfit(schedule=None):
         tape.enable_checkpointing(schedule)
     first = hares, lynxes = AdjFloat(1.4), AdjFloat(0.7)
     for _ in tape.timestepper(iter(range(STEPS))):
-        eaten = 0.02 * hares * lynxes
-        hares, lynxes = hares + 0.02 * hares - eaten, lynxes + eaten - 0.02 * lynxes
+        eaten = 0.05 * hares * lynxes
+        hares, lynxes = hares + 0.05 * hares - eaten, lynxes + eaten - 0.05 * lynxes
     loss = (hares - COUNTED[0]) ** 2 + (lynxes - COUNTED[1]) ** 2
     pause_annotation()
     return ReducedFunctional(loss, [Control(population) for population in first])

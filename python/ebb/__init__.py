@@ -2,7 +2,7 @@
 """ebb: backpropagation through time in the memory you have.
 
 The planner needs NumPy alone. What works on tensors (`scan`, `while_loop`, `nn`, `Chain`, `offload`, ...) is loaded when it
-is first used and needs PyTorch 2.4 or later; `schedules` needs checkpoint-schedules.
+is first used and needs PyTorch 2.4 or later.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def test_pyadjoint_populations(monkeypatch):
 
     def misfit(hares, lynxes):
         for _ in range(example.STEPS):
-            eaten = 0.02 * hares * lynxes
-            hares, lynxes = hares + 0.02 * hares - eaten, lynxes + eaten - 0.02 * lynxes
+            eaten = 0.05 * hares * lynxes
+            hares, lynxes = hares + 0.05 * hares - eaten, lynxes + eaten - 0.05 * lynxes
         return (hares - example.COUNTED[0]) ** 2 + (lynxes - example.COUNTED[1]) ** 2
 
     around = [(misfit(1.4 + h, 0.7), misfit(1.4, 0.7 + h)) for h in (1e-5, -1e-5)]

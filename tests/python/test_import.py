@@ -26,6 +26,7 @@ class Step:
     steps = 3
     def forward(self, i, u): return 2 * u
     def backward(self, i, before, after, adjoint): return 2 * adjoint
+assert len(list(ebb.schedules.Revolve(3, 1))) == 12
 assert ebb.run(Step(), np.ones(2), adjoint=np.ones(2)).gradient.tolist() == [8.0, 8.0]
 """
 
