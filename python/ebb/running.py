@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of any computation over time, by NumPy, in the memory you have.
 
-A *step* is any object of one of two kinds. States are arrays or tuples of arrays, like the initial state. The simple
-kind (:class:`FunctionStep`) has two functions:
+A *step* is any object of one of two kinds. States are arrays or tuples of arrays, like the initial state; a number is an
+array without axes. The simple kind (:class:`FunctionStep`) has two functions:
 
 - ``steps``: how many there are
 - ``forward(i, state)`` returns the state after step i
@@ -119,8 +119,13 @@ def run(
     >>> bool(np.all(found.gradient == ebb.run(Cubic(), np.ones(100), adjoint=np.ones_like).gradient))
     True
     """
-    calls = _calls_for(step, ArrayLayout(initial, "run: the initial state"))
-    state = calls.state
+    state = ArrayLayout(initial, "run: the initial state")
+    if state.is_whole:
+        raise Error(
+            "run: the initial state has whole numbers only, which have no gradient",
+            remedy="begin with floating-point numbers, such as 1.0 in place of 1",
+        )
+    calls = _calls_for(step, state)
     start, views = state.empty()
     state.write(views, initial, "run: the caller")
     options = _core.RunOptions()

@@ -186,6 +186,87 @@ def test_types_and_shapes_are_kept():
         assert same_bits(one, other) and one.shape == start.shape and one.dtype == start.dtype
 
 
+class Cubic:
+    """u' = u - u^3/10, for numbers as for arrays."""
+
+    steps = 20
+
+    def forward(self, i, u):
+        return u - 0.1 * u**3
+
+    def backward(self, i, before, after, adjoint):
+        return adjoint * (1 - 0.3 * before**2)
+
+
+class CubicOfFloats(Cubic):
+    """Returns Python's own numbers."""
+
+    def forward(self, i, u):
+        return float(super().forward(i, u))
+
+    def backward(self, i, before, after, adjoint):
+        return float(super().backward(i, before, after, adjoint))
+
+
+class CubicRange:
+    """The same, in place."""
+
+    steps = 20
+    tape = 0.0
+
+    def advance(self, start, end, state, first):
+        for _ in range(start, end):
+            state -= 0.1 * state**3
+
+    def record(self, start, end, state, tapes, after, first):
+        for i in range(end - start):
+            tapes[i] = state
+            state -= 0.1 * state**3
+            after[i] = state
+
+    def reverse(self, start, end, tapes, after, adjoint):
+        for i in reversed(range(end - start)):
+            adjoint *= 1 - 0.3 * tapes[i] ** 2
+
+
+@pytest.mark.parametrize("step", [Cubic(), CubicOfFloats(), CubicRange()], ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("initial", [0.9, np.float64(0.9), np.array(0.9)], ids=repr)
+@pytest.mark.parametrize("seed", [1.0, 1, np.ones_like], ids=["float", "int", "function"])
+@pytest.mark.parametrize("budget", [None, 700])
+def test_a_state_may_be_a_number(step, initial, seed, budget):
+    found = ebb.run(step, initial, adjoint=seed, budget=budget)
+    of_one = ebb.run(Cubic(), np.array([float(initial)]), adjoint=np.ones(1))
+    assert found.final.shape == found.gradient.shape == ()
+    assert same_bits(found.final, of_one.final[0]) and same_bits(found.gradient, of_one.gradient[0])
+
+
+def test_numbers_beside_arrays():
+    class Sum:
+        steps = 5
+
+        def forward(self, i, state):
+            total, u = state
+            return total + u.sum(), 0.5 * u
+
+        def backward(self, i, before, after, adjoint):
+            return adjoint[0], 0.5 * adjoint[1] + adjoint[0]
+
+    found = ebb.run(Sum(), (0.0, np.ones(3)), adjoint=(1, np.zeros(3)))
+    assert float(found.final[0]) == 3 * (2 - 2.0**-4)
+    assert found.gradient[1].tolist() == [2 - 2.0**-4] * 3
+    with pytest.raises(
+        ebb.Error, match="forward of step 0, array 0, gave .*; begin with a floating-point number there"
+    ):
+        ebb.run(Sum(), (0, np.ones(3)), adjoint=(1, np.zeros(3)))
+
+
+@pytest.mark.parametrize("step", [Cubic(), CubicRange()], ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("initial", [1, True, np.array(1), np.ones(3, int), (1, 2)], ids=repr)
+def test_whole_numbers_alone_are_refused(step, initial):
+    with pytest.raises(ebb.Error, match="initial state has whole numbers only.*; begin with floating-point numbers"):
+        ebb.run(step, initial, adjoint=np.ones_like)
+
+
 class Until:
     """Halves until it is small: the length is known only when it is there."""
 
@@ -348,7 +429,7 @@ def test_a_budget_that_cannot_work_says_the_least():
         ebb.run(Function(50), np.ones(WIDTH), adjoint=np.cos, budget=found.value.least_budget - 1)
 
 
-@pytest.mark.parametrize("initial", [np.array([], float), np.array([object()]), ()])
+@pytest.mark.parametrize("initial", [np.array([], float), np.array([object()]), (), None, "0.5", (1.0, "x")])
 def test_initial_states_that_cannot_be(initial):
     with pytest.raises(ebb.Error, match="initial state"):
         ebb.run(Function(5), initial, adjoint=np.cos)

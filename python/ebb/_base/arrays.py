@@ -11,12 +11,13 @@ import numpy as np
 from ebb._base.errors import Error
 
 _ALIGNMENT = 64
+_WHOLE = "biu"  # kinds of NumPy's types
 
-Arrays = Any  # an array, or a tuple of arrays
+Arrays = Any  # an array or a number, or a tuple of them
 
 
 class ArrayLayout:
-    """An array, or a tuple of arrays, as bytes. Only their types and shapes count.
+    """An array, or a tuple of arrays, as bytes. Only their types and shapes count; a number is an array without axes.
 
     >>> layout = ArrayLayout((np.zeros(3), np.zeros((2, 2), np.float32)), "state")
     >>> layout.bytes
@@ -30,14 +31,19 @@ class ArrayLayout:
         end = 0
         for array in sample if self.is_tuple else (sample,):
             array = np.asarray(array)
-            if array.dtype.hasobject:
-                raise Error(f"{what}: an array of Python objects; it must be numbers")
+            if array.dtype.hasobject or array.dtype.kind in "SUMm":
+                raise Error(f"{what}: {_described(array)}; it must be numbers")
             offset = self.follows(end)
             self._fields.append((offset, array.dtype, array.shape))
             end = offset + array.nbytes
         self.bytes = end
         if end == 0:
             raise Error(f"{what}: it has 0 bytes; it must have 1 or more")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are whole numbers and truth values only, which have no gradient."""
+        return all(dtype.kind in _WHOLE for _, dtype, _ in self._fields)
 
     def at(self, address: int, *, read_only: bool = False) -> Arrays:
         """Views of the memory there."""
@@ -107,7 +113,9 @@ def _steps(dtype: np.dtype[Any], shape: tuple[int, ...]) -> list[int]:
 def _write(view: np.ndarray[Any, Any], value: Any, who: str) -> None:
     array = np.asarray(value)
     if array.shape != view.shape or not np.can_cast(array.dtype, view.dtype, "same_kind"):
-        raise Error(f"{who} gave {_described(value)}; it must give {view.dtype} of shape {view.shape}")
+        problem = f"{who} gave {_described(value)}; it must give {view.dtype} of shape {view.shape}"
+        whole = view.dtype.kind in _WHOLE and array.shape == view.shape
+        raise Error(problem, remedy="begin with a floating-point number there" if whole else "")
     np.copyto(view, array, casting="same_kind")
 
 
