@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ebb  # noqa: E402
-from ebb._tensor.memory import LiveBytes  # noqa: E402
+from ebb._tensor.memory import LiveBytes, peak_beside  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -120,6 +120,74 @@ def test_the_peak_is_what_was_predicted():
     callers = 2 * sum(p.numel() * 4 for p in net.parameters()) + x.numel() * 4  # gradients twice, the output
     assert live.peak <= chain.report.predicted["peak"]["fast"] * 1.01 + (1 << 20) + callers
     assert live.peak < whole
+
+
+class Residual(torch.nn.Module):
+    def __init__(self, width, out, stride=1):
+        super().__init__()
+        conv = torch.nn.Conv2d
+        self.body = torch.nn.Sequential(
+            conv(width, out, 3, stride, 1, bias=False),
+            torch.nn.BatchNorm2d(out),
+            torch.nn.ReLU(),
+            conv(out, out, 3, 1, 1, bias=False),
+            torch.nn.BatchNorm2d(out),
+        )
+        self.beside = torch.nn.Identity() if stride == 1 else conv(width, out, 1, stride, bias=False)
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.beside(x))
+
+
+def resnet(width=12):
+    stages = [torch.nn.Conv2d(3, width, 3, 1, 1)]
+    for factor in (1, 2, 4, 8):
+        before = width if factor == 1 else width * factor // 2
+        stages += [Residual(before, width * factor, 1 if factor == 1 else 2), Residual(width * factor, width * factor)]
+    return torch.nn.Sequential(
+        *stages, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8 * width, 10)
+    )
+
+
+def peak_beside_gradients(net, module, x):
+    """Of forward and backward, without the output's and the parameters' gradients, which are the caller's."""
+
+    def work():
+        module(x).sum().backward()
+        return [param.grad for param in net.parameters()]
+
+    net.zero_grad()
+    work()
+    net.zero_grad()
+    return peak_beside(work, torch.device("cpu"))
+
+
+def test_gradients_of_parameters_are_the_callers():
+    """As of torchvision's ResNet-18: 44 MiB of parameters, most of them in the last stages, whose activations are small."""
+    net, x = resnet(), torch.randn(2, 3, 16, 16)
+    own = sum(param.numel() * 4 for param in net.parameters())
+    plain = peak_beside_gradients(net, net, x)
+    assert plain < own
+    least = pytest.raises(ebb.Error, ebb.Chain, net, x, 1).value.least_budget
+    assert least < 0.8 * plain < own / 2
+    before = 0
+    for budget in (int(1.02 * least), 2 * plain):
+        peak = peak_beside_gradients(net, ebb.Chain(net, x, budget), x)
+        assert before < peak <= min(budget, plain)
+        before = peak
+
+
+def test_a_weight_of_two_stages_is_added_up_in_the_budget():
+    """The sum of its parts is a tensor beside them."""
+    first, last = torch.nn.Linear(256, 256, bias=False), torch.nn.Linear(256, 256, bias=False)
+    last.weight = first.weight
+    apart = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Linear(256, 256, bias=False))
+    x = torch.randn(2, 256)
+    least = [
+        pytest.raises(ebb.Error, ebb.Chain, net, x, 1).value.least_budget
+        for net in (apart, torch.nn.Sequential(first, torch.nn.Tanh(), last))
+    ]
+    assert least[0] < 256 * 256 * 4 <= least[1]
 
 
 @pytest.mark.parametrize("wrong", [torch.nn.Linear(2, 2), torch.nn.Sequential(), [torch.nn.Linear(2, 2)]])

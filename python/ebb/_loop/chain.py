@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -76,8 +77,8 @@ class Chain(torch.nn.Module):
 
     sequential: the stages; the module itself is not changed, and learns as before.
     sample: an input like those to come. Inputs of another shape or dtype are measured when they first come.
-    budget: bytes for what backward needs beside parameters, input and output; None: no limit. A shared `ebb.Budget` may serve
-        several calls.
+    budget: bytes for what backward needs beside parameters, input, output and their gradients; None: no limit. A shared
+        `ebb.Budget` may serve several calls.
 
     `chain.stages` are the measured costs, `chain.report` what was planned and what happened. Raises `ebb.Error`, with
     `least_budget`, where the budget is too small.
@@ -196,6 +197,7 @@ class Chain(torch.nn.Module):
         params: list[Tensor] = [p for p in self.sequential.parameters() if p.requires_grad]
         live = [None if leaf is None else leaf.detach() for leaf in leaves]
         device = _device_of(live)
+        own = _used_once(self.sequential)
         costs: list[Costs] = []
         mutates: frozenset[int] = frozenset()
         for stage in range(blocks.count):
@@ -204,17 +206,17 @@ class Chain(torch.nn.Module):
             around.learn()
             around.refuse_outside("Chain")
             tape = look.tape
-            own = [leaf for leaf in tape.carry if leaf is not None]
-            params = find_captures(around.tensors(), tape.out, own, tape.since, params)
+            given = [leaf for leaf in tape.carry if leaf is not None]
+            params = find_captures(around.tensors(), tape.out, given, tape.since, params)
             if look.mutates:
                 mutates |= {stage}
             after = around.look()
             weight = tape.weight(look.saved, params), max(1, storage_bytes(live))
             flags = [leaf is None or leaf.requires_grad for leaf in tape.out]
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
-            del look, tape, own
+            del look, tape, given
             facts = Facts(params, mutates, differentiable=flags)
-            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage))
+            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage, own))
             around.put_back(after)
             live = following
         moving = around.snapshot()
@@ -225,6 +227,12 @@ class Chain(torch.nn.Module):
 
 def _device_of(leaves: Leaves) -> torch.device:
     return next((leaf.device for leaf in leaves if leaf is not None), torch.device("cpu"))
+
+
+def _used_once(stages: torch.nn.Sequential) -> set[int]:
+    """Ids of the parameters of one stage alone."""
+    uses = Counter(id(param) for stage in stages for param in stage.parameters())
+    return {param for param, count in uses.items() if count == 1}
 
 
 def _total(costs: list[Costs]) -> Costs:

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from ebb._core import StepCost
 from ebb._loop.blocks import Leaves
 from ebb._loop.recorder import Recorder, quiet_hooks
 from ebb._loop.tape import Tape
-from ebb._tensor.memory import peak_of, seconds_of
+from ebb._tensor.memory import peak_beside, peak_of, seconds_of
 from ebb._tensor.trees import can_have_gradient
 
 _ROUNDS = 2
@@ -48,10 +50,19 @@ class Costs:
 
 
 def measure(
-    recorder: Recorder, initial: Leaves, tape_bytes: int, state_bytes: int, device: torch.device, block: int = 0
+    recorder: Recorder,
+    initial: Leaves,
+    tape_bytes: int,
+    state_bytes: int,
+    device: torch.device,
+    block: int = 0,
+    own: Container[int] = (),
 ) -> Costs:
-    """Runs the block a few times, forward and back. Gradients go nowhere."""
+    """Runs the block a few times, forward and back. Gradients go nowhere. `own`: ids of parameters that no other block uses.
+    Their gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which
+    takes memory for one more of each."""
     blocks, gradients = recorder.blocks, recorder.no_gradients([])
+    params = recorder.facts.params
 
     def forward() -> None:
         with torch.no_grad():
@@ -62,10 +73,12 @@ def measure(
         recorder.check(block, tape)
         return tape
 
-    def reverse(tape: Tape) -> None:
+    def reverse(tape: Tape) -> list[Tensor]:
+        gradients.params = [None if id(p) in own else of_p for p, of_p in zip(params, gradients.params)]
         gradients.carry = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
         of_ys = [torch.ones_like(y) if y.requires_grad else None for y in tape.ys]
         recorder.pull_back(tape, gradients, of_ys, [])
+        return [of_p for p, of_p in zip(params, gradients.params) if of_p is not None and id(p) in own]
 
     def plain() -> None:
         carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in initial]
@@ -84,7 +97,7 @@ def measure(
     tape, record_peak = peak_of(record, device)
     reverse(tape)
     tape = record()
-    _, reverse_peak = peak_of(lambda: reverse(tape), device)
+    reverse_peak = peak_beside(lambda: reverse(tape), device)
     ahead, recording, back, plainly = [], [], [], []
     for _ in range(_ROUNDS):
         plainly.append(seconds_of(plain, device))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ebb._tensor.trees import rounded
+from ebb._tensor.trees import rounded, storage_bytes
 
 
 class LiveBytes(TorchDispatchMode):
@@ -43,13 +43,42 @@ class LiveBytes(TorchDispatchMode):
         key = memory._cdata
 
         def forget() -> None:
-            self.live -= nbytes
+            self._book(key, -nbytes)
             del self._seen[key]
 
         self._seen[key] = weakref.finalize(memory, forget)
         self._seen[key].atexit = False
+        self._book(key, nbytes)
+
+    def _book(self, key: int, nbytes: int) -> None:
         self.live += nbytes
         self.peak = max(self.peak, self.live)
+
+
+class _Timeline(LiveBytes):
+    """Also what came and went when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[int, int] = {}  # by memory, of the one that was there last
+        self._changes: list[tuple[int, int]] = []  # number and bytes, below 0 of what went
+
+    def _book(self, key: int, nbytes: int) -> None:
+        super()._book(key, nbytes)
+        if nbytes > 0:
+            self._numbers[key] = len(self._changes)
+        if nbytes != 0:
+            self._changes.append((self._numbers[key], nbytes))
+
+    def peak_without(self, tensors: list[Tensor]) -> int:
+        """As if these, which are alive, had been somebody else's from the first."""
+        left_out = {self._numbers.get(tensor.untyped_storage()._cdata) for tensor in tensors}
+        live = peak = 0
+        for number, nbytes in self._changes:
+            if number not in left_out:
+                live += nbytes
+                peak = max(peak, live)
+        return peak
 
 
 def peak_of(work: Callable[[], Any], device: torch.device) -> tuple[Any, int]:
@@ -65,6 +94,21 @@ def peak_of(work: Callable[[], Any], device: torch.device) -> tuple[Any, int]:
     with LiveBytes() as counted:
         result = work()
     return result, counted.peak
+
+
+def peak_beside(work: Callable[[], list[Tensor]], device: torch.device) -> int:
+    """The most bytes that were held at once, as of peak_of, beside the tensors that `work` returns. On a GPU it is not seen when
+    a kernel takes memory inside: it is taken to be while all of those tensors are there."""
+    timeline = _Timeline()
+
+    def watched() -> list[Tensor]:
+        with timeline:
+            return work()
+
+    if device.type != "cuda":
+        return timeline.peak_without(watched())
+    found, peak = peak_of(watched, device)
+    return max(timeline.peak_without(found), peak - storage_bytes(found))
 
 
 def seconds_of(work: Callable[[], Any], device: torch.device) -> float:
