@@ -13,6 +13,7 @@ from scan_cases import BATCH, WIDTH, T, numbers, rnn  # noqa: E402
 from scan_oracle import clones, compare, gradients, least, loop, same, wanting, weighted  # noqa: E402
 
 import ebb  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -66,6 +67,49 @@ def test_a_shared_budget_that_is_too_small_names_the_least():
     assert caught.value.code == "infeasible_budget"
     wanted = gradients(weighted(*loop(f, *loop(f, init, xs))), [init, xs])
     same(gradients(weighted(*both(ebb.Budget(caught.value.least_budget))), [init, xs]), wanted)
+
+
+def nested(levels, run, f, **options):
+    """The step of a loop around so many loops."""
+
+    def around(step):
+        def outer(h, x):
+            h, ys = run(step, h, x, **options)
+            return h, ys.sum(0)
+
+        return outer
+
+    for _ in range(levels):
+        f = around(f)
+    return f
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_scans_inside_of_scans_share_a_budget(levels):
+    """The least budget that is named works, and what is held in any is within it, whatever the calls inside hold."""
+    cell = torch.nn.RNNCell(16, 16, dtype=torch.float64)
+    f, params = lambda h, x: (cell(x, h), h), list(cell.parameters())
+    init, xs = (numbers(*shape, 8, 16, dtype=torch.float64) for shape in ([], [4, 3, 5][: levels + 1]))
+    wanted = gradients(weighted(*loop(nested(levels, loop, f), init, xs)), [init, xs, *params])
+
+    def scanned(budget):
+        return ebb.scan(nested(levels, ebb.scan, f, budget=budget, chunk=1), init, xs, budget=budget, chunk=1)
+
+    small = pytest.raises(ebb.Error, scanned, ebb.Budget(1)).value.least_budget
+    for total in (small, 2 * small):
+        budget = ebb.Budget(total)
+        for _ in range(2):
+            found = gradients(weighted(*scanned(budget)), [init, xs, *params])
+            same(found[:2], wanted[:2])
+            # Each scan adds up what it gives to parameters before it gives it to the one around it.
+            assert all(torch.allclose(ours, theirs, rtol=1e-9) for ours, theirs in zip(found[2:], wanted[2:]))
+            assert budget.held == 0
+        with LiveBytes() as counted:
+            h, ys = scanned(budget)
+            (h.sum() + ys.sum()).backward()
+        callers = sum(2 * t.numel() * 8 for t in (h, ys)) + sum(t.grad.numel() * 8 for t in [init, xs, *params])
+        assert counted.peak - callers <= total + 1024
+        assert 0 < budget.peak <= total
 
 
 def test_a_shared_budget_survives_a_failure():

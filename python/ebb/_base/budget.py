@@ -3,11 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
 
 from ebb import _core
 from ebb._base.errors import Error
 from ebb._base.sizes import UNLIMITED, as_bytes
+
+Result = TypeVar("Result")
+
+
+class _Calls(threading.local):
+    """That this thread is in, of all shared budgets, the outermost first."""
+
+    def __init__(self) -> None:
+        self.inside: list[_Nesting] = []
+
+
+_calls = _Calls()
 
 
 class Allowance:
@@ -25,6 +40,11 @@ class Allowance:
     @property
     def unlimited(self) -> bool:
         return self.total == UNLIMITED
+
+    @property
+    def nesting(self) -> tuple[object, ...]:
+        """What else the costs of a call depend on that makes others in the same budget."""
+        return ()
 
     def own_ledger(self) -> _core.Ledger:
         """What one call books in."""
@@ -45,14 +65,105 @@ class Allowance:
     def cancel(self) -> None:
         """The last call has failed: as if it had not been."""
 
+    def refuse(self, error: Error) -> NoReturn:
+        """It is too small for the plan of a call, as the error says."""
+        raise error from None
 
-class _Shared(Allowance):
+    def running(self) -> contextlib.AbstractContextManager[object]:
+        """While a call runs: calls inside of it are a part of it."""
+        return contextlib.nullcontext()
+
+    def fitted(self, call: Callable[[], Result]) -> Result:
+        """What `call` gives, which is made again where calls inside of it have too much or too little of the budget."""
+        return call()
+
+
+class _Parts:
+    """What calls inside of other calls get of a shared budget. What they hold is a part of the graphs of the call around
+    them, whose costs are measured with it: so it must be the same each time, however the budget is divided otherwise."""
+
+    def __init__(self) -> None:
+        self._halvings: dict[int, int] = {}  # by depth; 1 is inside of one call
+        self._least: dict[int, int] = {}
+
+    def of(self, depth: int, around: int) -> int:
+        """Inside of a call that has so much."""
+        return max(around >> self._halvings.get(depth, 1), self._least.get(depth, 0))
+
+    def less(self, depth: int, given: int) -> bool:
+        """The call around them does not fit: can they do with less?"""
+        if given <= max(1, self._least.get(depth, 0)):
+            return False
+        self._halvings[depth] = self._halvings.get(depth, 1) + 1
+        return True
+
+    def more(self, depth: int, least: int | None) -> bool:
+        """One of them cannot do with less than that: has it more to get?"""
+        if least is None or least <= self._least.get(depth, 0):
+            return False
+        self._least[depth] = least
+        return True
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return tuple(self._halvings.items()), tuple(self._least.items())
+
+
+class _Nesting(Allowance):
+    """Of which calls may be made inside of calls."""
+
+    def __init__(self, total: int, parts: _Parts, depth: int = 0):
+        super().__init__(total)
+        self.parts = parts
+        self._depth = depth
+        self._inner: int | None = None  # what the last call inside of this one has got
+        self._refused = False  # the last error is about this one
+
+    @property
+    def nesting(self) -> tuple[object, ...]:
+        return self._depth, *self.parts.key
+
+    def inside(self) -> Allowance:
+        """For a call inside of one of this."""
+        self._inner = self.parts.of(self._depth + 1, self.total)
+        return _Nesting(self._inner, self.parts, self._depth + 1)
+
+    def refuse(self, error: Error) -> NoReturn:
+        self._refused = True
+        raise error from None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        _calls.inside.append(self)
+        try:
+            yield
+        finally:
+            _calls.inside.pop()
+
+    def fitted(self, call: Callable[[], Result]) -> Result:
+        while True:
+            self._inner, self._refused = None, False
+            try:
+                with self.running():
+                    return call()
+            except Error as error:
+                if error.code != "infeasible_budget" or not self._adapted(error):
+                    raise
+
+    def _adapted(self, error: Error) -> bool:
+        if self._inner is None:
+            return False
+        below = self._depth + 1
+        return self.parts.less(below, self._inner) if self._refused else self.parts.more(below, error.least_budget)
+
+
+class _Shared(_Nesting):
     """Divided among the calls of an iteration."""
 
     shared = True
 
     def __init__(self, total: int):
-        super().__init__(total)
+        super().__init__(total, _Parts())
         self.booked = _core.Ledger(total)
         self.ledger = self.booked
         self._known: list[tuple[int, int]] = []  # least and wanted, of the calls of the last round
@@ -76,13 +187,14 @@ class _Shared(Allowance):
         share = self._share(index) if index < len(self._known) and self._known[index] == (least, wanted) else left // 2
         share = min(max(share, least), wanted, left)
         if share < least:
-            raise Error(
+            error = Error(
                 f"{self!r}: call {index + 1} of this iteration needs at least {_core.format_bytes(least)}, and "
                 f"{_core.format_bytes(left)} are left",
                 "infeasible_budget",
                 self._given + least,
                 f"allow at least {_core.format_bytes(self._given + least)}",
             )
+            self.refuse(error)
         self._round.append((least, wanted))
         self._shares.append(share)
         self._given += share
@@ -151,4 +263,8 @@ def allowance_of(budget: BudgetLike) -> Allowance:
     >>> allowance_of("64KiB").total, allowance_of(Budget(100)).shared
     (65536, True)
     """
-    return budget._allowance if isinstance(budget, Budget) else Allowance(as_bytes(budget, "budget"))
+    if not isinstance(budget, Budget):
+        return Allowance(as_bytes(budget, "budget"))
+    own = budget._allowance
+    around = [one for one in _calls.inside if one.parts is own.parts]
+    return around[-1].inside() if around else own

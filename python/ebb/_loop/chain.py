@@ -106,7 +106,8 @@ class Chain(torch.nn.Module):
         self._stages: list[Costs] = []
         if budget is not None:
             options = self._options(budget)
-            measured = self._measured(sample)
+            with options.budget.running():
+                measured = self._measured(sample, options)
             if not options.budget.shared:
                 self.budget = options.budget.total
                 plan_for("Chain", measured.chain, [], options)  # says now what cannot be
@@ -128,10 +129,13 @@ class Chain(torch.nn.Module):
             return self.sequential(input)
         leaves = Structure(input, "the input").leaves(input)
         refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
-        known = self._measured(input)
+        options = self._options(self.budget)
+        return options.budget.fitted(lambda: self._in_budget(input, leaves, options))
+
+    def _in_budget(self, input: Any, leaves: Leaves, options: Options) -> Any:
+        known = self._measured(input, options)
         if not any(t is not None and t.requires_grad for t in [*leaves, *known.facts.params]):
             return self.sequential(input)
-        options = self._options(self.budget)
         plan = plan_for("Chain", known.chain, [], options)
         stages = len(known.costs)
         extent = Extent(stages, stages, str(_device_of(leaves)), "stages")
@@ -166,10 +170,11 @@ class Chain(torch.nn.Module):
     def _surroundings(self, leaves: Leaves) -> Surroundings:
         return Surroundings(self.sequential, _device_of(leaves), self._preserve_rng_state)
 
-    def _measured(self, sample: Any) -> _Measured:
+    def _measured(self, sample: Any, options: Options) -> _Measured:
         structure = Structure(sample, "the sample")
         leaves = structure.leaves(sample)
         key = (
+            options.budget.nesting,
             torch.is_autocast_enabled("cpu"),
             torch.is_autocast_enabled("cuda"),
             tuple(module.training for module in self.sequential.modules()),

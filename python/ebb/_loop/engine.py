@@ -109,7 +109,7 @@ class Call:
     def backward(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> tuple[Any, Any, Any]:
         step = self.step
         try:
-            with step.around.replaying():
+            with step.around.replaying(), self._budget.running():
                 while True:
                     try:
                         if self._done:
@@ -183,8 +183,20 @@ def in_budget(
     key: Any,
 ) -> InBudget:
     """Measures and plans where nothing is remembered, and runs forward."""
+    return options.budget.fitted(lambda: _in_budget(blocks, f, initial, inputs, device, options, key))
+
+
+def _in_budget(
+    blocks: Blocks,
+    f: Callable,
+    initial: Leaves,
+    inputs: list[Tensor],
+    device: torch.device,
+    options: Options,
+    key: Any,
+) -> InBudget:
     around = Surroundings(f, device, options.preserve_rng_state, options.modules)
-    key = (key, around.fingerprint())
+    key = (key, around.fingerprint(), options.budget.nesting)
     known = remembered.get(key)
     limit = options.budget.total
     if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
@@ -212,8 +224,10 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
     limit = budget.take(needs)
     try:
         return _plan(name, chain, _core.Platform(fast=limit, tiers=speeds), options)
-    except Error:
+    except Error as error:
         budget.cancel()
+        if error.code == "infeasible_budget":
+            budget.refuse(error)
         raise
 
 

@@ -70,7 +70,7 @@ class _Watch:
             self.__exit__()
             if self._scale.count() > self._most:
                 self.heavier, self._every = True, 1
-                taken = max(taken, storage_bytes(strided(self._scale.saved), self._callers()))
+                taken = max(taken, storage_bytes(strided(self._scale.tensors()), self._callers()))
             self._scale.forget()
         self._left -= taken
         if self._left < -1:  # what was planned to fit does, but for roundings

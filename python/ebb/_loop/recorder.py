@@ -15,6 +15,7 @@ from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.codec import Codec
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.codec.tape import Recording, roots
+from ebb._loop.holders import collected
 from ebb._loop.surprises import TooHeavy
 from ebb._loop.tape import Origins, Outputs, State, Tape, Weight
 from ebb._tensor.captures import Known, sequence_number
@@ -90,9 +91,11 @@ class Recorder:
         return Tape(carry, inputs, out, ys, after, since), given
 
     def taped_and_saved(self, block: int, live: Leaves, scale: Scale) -> tuple[Tape, Leaves]:
-        """With what autograd saves on a scale."""
-        with scale.hooks():
-            return self.taped(block, live)
+        """With what autograd saves on a scale, and what calls inside of the block hold."""
+        with scale.hooks(), collected() as holders:
+            tape, given = self.taped(block, live)
+        scale.add(holders.tensors())
+        return tape, given
 
     def weighed(self, block: int, live: Leaves, most: Weight, cap: int) -> tuple[Tape, Leaves, Weight | None]:
         """With what it weighs where that is more than `most`. Raises TooHeavy at the time step that takes it beyond `cap` bytes.
@@ -102,7 +105,7 @@ class Recorder:
         def look() -> None:
             counts.append(scale.count())
             # What is counted quickly says most of the time that nothing need be counted exactly.
-            if sum(counts) > most.counted and self._bytes(scale.saved) > cap:
+            if sum(counts) > most.counted and self._bytes(scale.tensors()) > cap:
                 raise TooHeavy
 
         self.blocks.between(look)
@@ -113,7 +116,7 @@ class Recorder:
         counts.append(scale.count())
         if sum(counts) <= most.counted:
             return tape, given, None
-        found = self.weight(tape, scale.saved)
+        found = self.weight(tape, scale.tensors())
         if found > cap:
             raise TooHeavy
         return tape, given, None if found <= most.bytes else Weight(found, sum(counts), max(counts))
@@ -216,7 +219,7 @@ def first_look(blocks: Blocks, surroundings: Surroundings, block: int, live: Lea
     clones = addresses(given)
     return Look(
         tape,
-        [tensor for tensor in strided(scale.saved) if tensor.untyped_storage().data_ptr() not in clones],
+        [tensor for tensor in strided(scale.tensors()) if tensor.untyped_storage().data_ptr() not in clones],
         counts,
         origins_of(block, given, tape.out, tape.ys, None),
         any(leaf is not None and leaf._version > 0 for leaf in given),

@@ -19,6 +19,7 @@ from torch import Tensor
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.tape import Recording
+from ebb._loop.holders import holds
 from ebb._loop.recorder import Recorder, origins_of
 from ebb._loop.surprises import ChangesLater, TooHeavy
 from ebb._loop.tape import Head, Origins, Outputs, State, Tape, Weight
@@ -81,7 +82,14 @@ class TorchStep:
         """After the first forward: the last state and the outputs, which are the caller's from now on. They are tensors of
         their own: the caller's get a graph that holds this step, which must not hold them."""
         self._mute = True
+        holds(self)
         return [None if leaf is None else leaf.detach() for leaf in self._live], self.blocks.results()
+
+    def held(self) -> list[Tensor]:
+        kept = [tensor for state in self._kept.values() for tensor in state.tensors()]
+        for tape in self._tapes.values():
+            kept += [leaf for leaf in tape.carry if leaf is not None] + tape.inputs + tape.ys + tape.after.tensors()
+        return kept
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self._gradients = self.recorder.no_gradients(adjoint)

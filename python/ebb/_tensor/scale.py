@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -18,11 +19,13 @@ _PARTS = {
 
 
 class Scale:
-    """Use `hooks()` while it is recorded. `count` is quick and counts a tensor as often as it is saved; which memories `saved`
+    """Use `hooks()` while it is recorded. `count` is quick and counts a tensor as often as it is saved; which memories `tensors`
     lie in takes longer to tell."""
 
     def __init__(self) -> None:
-        self.saved: list[Tensor] = []
+        # Weak: what is recorded to be measured, by a call inside of what is on the scale, is gone when it is.
+        self._saved: list[weakref.ref[Tensor]] = []
+        self._more: list[Tensor] = []
         self._counted = 0
 
     def hooks(self) -> Any:
@@ -31,18 +34,30 @@ class Scale:
     def _pack(self, tensor: Tensor) -> Tensor:
         # A graph that holds a tensor which holds the graph would never die.
         kept = tensor.detach()
-        self.saved.append(kept)
+        self._saved.append(weakref.ref(kept))
         return kept
+
+    def add(self, tensors: list[Tensor]) -> None:
+        """What is held beside what autograd saves."""
+        self._more += tensors
+
+    def tensors(self) -> list[Tensor]:
+        return _alive(self._saved) + self._more
 
     def count(self) -> int:
         """Bytes saved since it was asked last."""
-        found = sum([tensor.nbytes for tensor in strided(self.saved[self._counted :])])
-        self._counted = len(self.saved)
+        found = sum([tensor.nbytes for tensor in strided(_alive(self._saved[self._counted :]))])
+        self._counted = len(self._saved)
         return found
 
     def forget(self) -> None:
-        self.saved.clear()
+        self._saved.clear()
+        self._more.clear()
         self._counted = 0
+
+
+def _alive(saved: list[weakref.ref[Tensor]]) -> list[Tensor]:
+    return [tensor for tensor in [ref() for ref in saved] if tensor is not None]
 
 
 def strided(tensors: list[Tensor]) -> list[Tensor]:
