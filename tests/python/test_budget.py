@@ -9,7 +9,9 @@ import pickle
 import pytest
 
 import ebb
+from ebb import _core
 from ebb._base.budget import allowance_of
+from ebb._base.wish import Costs
 
 
 def never():
@@ -37,6 +39,38 @@ def test_a_shared_budget_is_divided():
     allowed.cancel()
     allowed.give_back()
     assert allowed.take(lambda: (200, 2000)) == 500  # a new round, of which one call is known to be like the last
+
+
+def test_whole_numbers_may_be_floats():
+    assert allowance_of(2e9).total == ebb.Budget(2e9).total == 2_000_000_000
+
+
+@pytest.mark.parametrize("given", ["20%", " 20 % ", "balanced", "speed", "memory"])
+def test_shares_and_words_are_settled_by_the_costs_of_a_call(given):
+    allowed = allowance_of(given)
+    costs = Costs(1000, lambda: 1010, lambda: 100, lambda: [(100, 9.0), (300, 2.0), (1010, 1.0)])
+    assert not allowed.settled and allowed.told == []
+    allowed.settle(allowed.wish.bytes(costs), costs.whole)
+    wanted = {"balanced": 300, "speed": 1010, "memory": 100}.get(given, 200)
+    assert (allowed.total, allowed.settled, allowed.part(2).settled) == (wanted, True, False)
+    assert allowed.told == [
+        f"budget '{given.strip()}' is {_core.format_bytes(wanted)} where keeping everything takes 1000 B"
+    ]
+
+
+@pytest.mark.parametrize("given", ["20%", "balanced"])
+def test_a_shared_budget_is_bytes(given):
+    with pytest.raises(ebb.Error, match=f"'{given}' depends on what a call takes.* give bytes"):
+        ebb.Budget(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [(0.2, 'did you mean "20%"'), (1.5, "whole number"), ("0%", "above 0"), ("x%", "above 0")]
+)
+def test_what_was_meant_is_said(given, words):
+    for read in (allowance_of, ebb.Budget):
+        with pytest.raises(ebb.Error, match=words):
+            read(given)
 
 
 @pytest.mark.parametrize("given", [None, -1, 1.5, True, "much"])

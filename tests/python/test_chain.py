@@ -190,6 +190,20 @@ def test_a_weight_of_two_stages_is_added_up_in_the_budget():
     assert least[0] < 256 * 256 * 4 <= least[1]
 
 
+def test_shares_and_words_are_of_what_the_stages_take():
+    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(8)])
+    budgets = {}
+    for said in ("speed", "60%", "balanced", "memory"):
+        chain = ebb.Chain(net, torch.randn(64, 8), said)
+        for batch in (64, 128):
+            chain(torch.randn(batch, 8)).sum().backward()
+            budgets[said, batch] = chain.report.budget
+        assert chain.budget == said and f"budget '{said}' is" in str(chain.report)
+    assert budgets["memory", 64] <= budgets["balanced", 64] <= budgets["speed", 64]
+    assert budgets["memory", 64] < budgets["60%", 64] == int(0.6 * budgets["speed", 64])
+    assert all(budgets[said, 128] > budgets[said, 64] for said in ("speed", "60%", "memory"))
+
+
 @pytest.mark.parametrize("wrong", [torch.nn.Linear(2, 2), torch.nn.Sequential(), [torch.nn.Linear(2, 2)]])
 def test_what_is_no_sequential_is_refused(wrong):
     with pytest.raises(ebb.Error, match="Sequential"):

@@ -302,6 +302,30 @@ def test_one_budget_for_several_layers():
     assert raised.value.code == "infeasible_budget"
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "LIF"])
+def test_budgets_that_are_shares_and_words(kind):
+    x = torch.randn(300, 2, 8)
+    options = {"bidirectional": True} if kind == "LSTM" else {}
+    plain = getattr(ebb.nn, kind)(8, 8, budget="1GiB", **options)
+    plain(x)[0].sum().backward()
+    budgets = {}
+    for said in ("speed", "20%", "memory"):
+        layer = getattr(ebb.nn, kind)(8, 8, budget=said, **options)
+        layer.load_state_dict(plain.state_dict())
+        for _ in range(2):
+            layer.zero_grad()
+            layer(x)[0].sum().backward()
+        assert all(
+            torch.equal(a.grad, b.grad) for a, b in zip(layer.parameters(), plain.parameters()) if a.requires_grad
+        )
+        budgets[said] = layer.report.budget
+        assert layer.report.peak <= budgets[said]
+        assert (forwards(layer) == forwards(plain)) == (said == "speed")
+    assert budgets["memory"] <= budgets["20%"] <= 0.2 * budgets["speed"] + 1
+    with pytest.raises(ebb.Error, match="'balanced', for which steps are measured"):
+        getattr(ebb.nn, kind)(8, 8, budget="balanced")(x)
+
+
 def test_double_backward_is_refused():
     _, ours = pair("LSTM", 3, 5)
     x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)

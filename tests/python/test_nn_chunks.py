@@ -112,6 +112,19 @@ def test_a_shared_budget_over_two_layers():
     assert first.weight_hh_l0.grad is not None
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_shares_and_words(bidirectional):
+    x = torch.randn(100, 3, 5)
+    budgets = {}
+    for said in ("speed", "50%", "balanced", "memory"):
+        layer = ebb.nn.LSTM(5, 7, bidirectional=bidirectional, budget=said, chunk=10)
+        layer(x)[0].sum().backward()
+        budgets[said] = layer.report.budget
+        assert layer.report.peak <= budgets[said]
+    assert budgets["memory"] <= budgets["balanced"] <= budgets["speed"]
+    assert abs(budgets["50%"] - budgets["speed"] / 2) <= 2
+
+
 def test_without_gradients_and_too_little():
     layer = ebb.nn.LSTM(5, 7, budget=100)
     x = torch.randn(300, 3, 5)

@@ -26,6 +26,38 @@ def seed() -> None:
 # ------------------------------------------------------------------------------------------------ budgets
 
 
+@pytest.mark.parametrize(("steps", "chunk"), [(30, 1), (400, None)])
+def test_shares_and_words_become_bytes_as_probe_says(steps, chunk):
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(steps, BATCH, WIDTH)
+    found = ebb.probe(f, init, xs, chunk=chunk)
+    wanted = {"50%": found.store_all // 2, "speed": found.store_all, "memory": found.least}
+    for said, total in wanted.items():
+        for _ in range(2):  # measured, and remembered
+            ebb.scan(f, init, xs, budget=said, chunk=chunk)
+            report = ebb.last_report()
+            assert report.budget == total and (report.strategy == "store_all") == (said == "speed")
+            assert any(f"budget '{said}' is" in remark for remark in report.remarks)
+    assert found.at("50%").budget == wanted["50%"] and found.at("speed").forwards == steps
+
+
+def test_a_balanced_budget_lies_between():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+    found = ebb.probe(f, init, xs, chunk=1)
+    report = compare(f, init, xs, params, budget="balanced", chunk=1)
+    assert report.budget == found.budget("balanced")
+    assert found.least <= report.budget < found.store_all
+
+
+def test_a_share_that_is_too_small_says_what_it_is():
+    f, params = rnn()
+    init, xs = numbers(BATCH, WIDTH), numbers(30, BATCH, WIDTH)
+    with pytest.raises(ebb.Error, match="budget '0.1%' is .* where keeping everything takes") as caught:
+        ebb.scan(f, init, xs, budget="0.1%", chunk=1)
+    compare(f, init, xs, params, budget=caught.value.least_budget, chunk=1)
+
+
 @pytest.mark.parametrize("calls", [2, 3])
 def test_one_budget_for_several_scans(calls):
     f, params = rnn(WIDTH)

@@ -69,7 +69,7 @@ def test_the_package_type_checks(cache):
     ("wrong", "said"),
     [
         ("", "Success: no issues found"),
-        ("ebb.scan(f, h, h, budget=1.5)", 'argument "budget" to "scan" has incompatible type "float"'),
+        ("ebb.scan(f, h, h, budget=[1])", 'argument "budget" to "scan" has incompatible type "list[int]"'),
         ("ebb.Budget(None)", 'argument 1 to "budget" has incompatible type "none"'),
         ("ebb.nn.LSTM(3, 5, budget=[1])", 'argument "budget" to "lstm" has incompatible type'),
         ("plan.strategy + 1", "unsupported operand types"),

@@ -48,6 +48,16 @@ def test_same_bits_at_any_length(length, budget):
         assert ebb.last_report().measured["forwards"] >= length
 
 
+def test_shares_and_words_are_of_the_expected_length():
+    budgets = {}
+    for said in ("speed", "50%", "balanced", "memory"):
+        same = gradients(40, budget=said, expected=40)
+        budgets[said] = ebb.last_report().budget
+        assert all(torch.equal(a, b) for a, b in zip(same, gradients(40)))
+    assert budgets["memory"] <= budgets["balanced"] < budgets["speed"]
+    assert budgets["50%"] == budgets["speed"] // 2
+
+
 @pytest.mark.parametrize("expected", [10, 1000])
 @pytest.mark.sweep(1)
 def test_states_stream_to_a_file(tmp_path, expected):

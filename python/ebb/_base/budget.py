@@ -11,6 +11,7 @@ from typing import NoReturn, TypeVar
 from ebb import _core
 from ebb._base.errors import Error
 from ebb._base.sizes import UNLIMITED, as_bytes
+from ebb._base.wish import WORDS, Wish, wish_of
 
 Result = TypeVar("Result")
 
@@ -31,11 +32,26 @@ class Allowance:
     shared = False  # with other calls
     ledger: _core.Ledger | None = None  # which all calls book in; None: each has its own
 
-    def __init__(self, total: int):
+    def __init__(self, total: int, wish: Wish | None = None):
         self.total = total
+        self.wish = wish  # what the bytes follow from once the costs of the call are known
+        self.settled = wish is None
+        self.whole = 0  # bytes that keeping everything takes, where a wish was settled
 
     def __repr__(self) -> str:
-        return repr(self.total)
+        return repr(self.total) if self.wish is None else repr(self.wish.said)
+
+    def settle(self, total: int, whole: int) -> None:
+        self.total, self.whole, self.settled = total, whole, True
+
+    def unsettle(self) -> None:
+        """The costs that a wish was settled for do not hold."""
+        self.settled = self.wish is None
+
+    @property
+    def told(self) -> list[str]:
+        """What became of a wish."""
+        return [] if self.wish is None or not self.settled else [self.wish.told(self.total, self.whole)]
 
     @property
     def unlimited(self) -> bool:
@@ -52,7 +68,7 @@ class Allowance:
 
     def part(self, parts: int) -> Allowance:
         """For one of so many calls that get the same."""
-        return Allowance(self.total // parts)
+        return Allowance(self.total // parts, self.wish)
 
     def take(self, needs: Callable[[], tuple[int, int]]) -> int:
         """Bytes for one more call, which gives them back by give_back. `needs`: what it cannot do without and what it takes
@@ -229,8 +245,13 @@ class Budget:
     2147483648
     """
 
-    def __init__(self, total: int | str):
-        self.total = as_bytes(total, "budget")
+    def __init__(self, total: float | str):
+        if wish_of(total, "Budget") is not None:
+            raise Error(
+                f"Budget: {total!r} depends on what a call takes, and the calls that share a budget are not known when it is made; "
+                f"give bytes such as '512MiB', or budget={total!r} to each call"
+            )
+        self.total = _bytes(total)
         self._allowance = _Shared(self.total)
 
     # A copy of a model shares its budget; one that is loaded elsewhere has its own.
@@ -254,17 +275,29 @@ class Budget:
         return self._allowance.booked.peak
 
 
-BudgetLike = int | str | Budget
+BudgetLike = float | str | Budget
+
+
+def _bytes(budget: float | str) -> int:
+    if isinstance(budget, float) and 0 < budget < 1:
+        raise Error(f'budget is {budget!r}, less than a byte; did you mean "{100 * budget:g}%"?')
+    try:
+        return as_bytes(budget, "budget")
+    except Error as error:
+        if not isinstance(budget, str):
+            raise
+        raise Error(f"{error}, or a share such as '20%', or {', '.join(map(repr, WORDS))}") from None
 
 
 def allowance_of(budget: BudgetLike) -> Allowance:
     """What the caller allows; raises for what is no budget.
 
-    >>> allowance_of("64KiB").total, allowance_of(Budget(100)).shared
-    (65536, True)
+    >>> allowance_of("64KiB").total, allowance_of(Budget(100)).shared, allowance_of("20%").settled
+    (65536, True, False)
     """
     if not isinstance(budget, Budget):
-        return Allowance(as_bytes(budget, "budget"))
+        wish = wish_of(budget, "budget")
+        return Allowance(_bytes(budget)) if wish is None else Allowance(0, wish)
     own = budget._allowance
     around = [one for one in _calls.inside if one.parts is own.parts]
     return around[-1].inside() if around else own

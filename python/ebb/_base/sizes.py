@@ -11,11 +11,11 @@ from ebb._base.errors import Error
 UNLIMITED: int = _core.UNLIMITED
 
 
-def as_bytes(value: int | str, what: str) -> int:
+def as_bytes(value: float | str, what: str) -> int:
     """The bytes that ``value`` says; ``what`` names it in errors.
 
-    >>> as_bytes("64KiB", "budget"), as_bytes(100, "budget")
-    (65536, 100)
+    >>> as_bytes("64KiB", "budget"), as_bytes(100, "budget"), as_bytes(2e9, "budget")
+    (65536, 100, 2000000000)
     """
     if isinstance(value, str):
         try:
@@ -23,7 +23,7 @@ def as_bytes(value: int | str, what: str) -> int:
         except Error as error:
             raise Error(f"{what}: {error}") from None
     try:
-        number = operator.index(value)
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise Error(f"{what} is {value!r}; it must be bytes as a whole number or a word such as '512MiB'") from None
     if isinstance(value, bool) or not 0 <= number <= UNLIMITED:

@@ -18,6 +18,7 @@ from ebb import _core
 from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
+from ebb._base.wish import wish_of
 from ebb._compress.compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
 from ebb._compress.offloading import Offloading
 from ebb._compress.report import way_text
@@ -82,7 +83,7 @@ class Fit:
 def fit(
     model: Model,
     sample: Any,
-    budget: int | str,
+    budget: float | str,
     *,
     lossy: str | tuple[str, int] | Iterable[Any] = (),
     loss: Callable[[Any], Tensor] | None = None,
@@ -144,31 +145,24 @@ def fit(
 class _Wanted:
     """A budget as it was given."""
 
-    def __init__(self, given: int | str):
-        self._given = given
-        self._part: float | None = None
-        if not isinstance(given, str) or not given.strip().endswith("%"):
-            self._bytes = as_bytes(given, "fit: budget")
-            return
-        try:
-            self._part = float(given.strip()[:-1])
-        except ValueError:
-            self._part = -1.0
-        if not 0 < self._part <= 1000:
+    def __init__(self, given: float | str):
+        self._wish = wish_of(given, "fit: budget")
+        if self._wish is not None and self._wish.share is None:
             raise Error(
-                f"fit: budget is {given!r}; a part of what the model holds is a number above 0 with %, such as '50%'"
+                f"fit: budget is {given!r}; it is bytes such as '512MiB', or a share of what the model holds, such as '50%'"
             )
+        self._bytes = as_bytes(given, "fit: budget") if self._wish is None else 0
 
     def of(self, whole: int | None) -> int:
         """In bytes, for a model that holds so many."""
-        if self._part is None:
+        if self._wish is None or self._wish.share is None:
             return self._bytes
         if whole is None:
             raise Error(
-                f"fit: budget is {self._given!r}, a part of what the model holds now, which the device has no room for; "
+                f"fit: budget is {self._wish.said!r}, a part of what the model holds now, which the device has no room for; "
                 "give bytes"
             )
-        return int(whole * self._part / 100)
+        return int(self._wish.share * whole)
 
 
 def _profile(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:

@@ -22,6 +22,7 @@ from ebb._loop.report import Extent, Report
 from ebb._loop.step import TorchStep
 from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import State
+from ebb._loop.wishes import Settled, settle
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
 from ebb._tensor.eager import eager
@@ -62,6 +63,11 @@ class _Measured:
         self.chain = _core.Chain.of(
             [cost.step_cost(adjoint=max(cost.state, following)) for cost, following in zip(costs, after)]
         )
+        self._settled: Settled = {}
+
+    def plan(self, options: Options) -> _core.Plan:
+        settle(options, self.chain, self.chain, [], self._settled)
+        return plan_for("Chain", self.chain, [], options)
 
 
 class Chain(torch.nn.Module):
@@ -77,8 +83,9 @@ class Chain(torch.nn.Module):
 
     sequential: the stages; the module itself is not changed, and learns as before.
     sample: an input like those to come. Inputs of another shape or dtype are measured when they first come.
-    budget: bytes for what backward needs beside parameters, input, output and their gradients; None: no limit. A shared
-        `ebb.Budget` may serve several calls.
+    budget: bytes for what backward needs beside parameters, input, output and their gradients; or "20%" of what
+        keeping everything takes, or "speed", "balanced" or "memory", as for `scan`. None: no limit. A shared `ebb.Budget` may serve
+        several calls.
 
     `chain.stages` are the measured costs, `chain.report` what was planned and what happened. Raises `ebb.Error`, with
     `least_budget`, where the budget is too small.
@@ -88,7 +95,7 @@ class Chain(torch.nn.Module):
         self,
         sequential: torch.nn.Sequential,
         sample: Any,
-        budget: int | str | Budget | None = None,
+        budget: float | str | Budget | None = None,
         *,
         strategy: str = "auto",
         preserve_rng_state: bool = True,
@@ -109,8 +116,9 @@ class Chain(torch.nn.Module):
             with options.budget.running():
                 measured = self._measured(sample, options)
             if not options.budget.shared:
-                self.budget = options.budget.total
-                plan_for("Chain", measured.chain, [], options)  # says now what cannot be
+                if options.budget.wish is None:
+                    self.budget = options.budget.total
+                measured.plan(options)  # says now what cannot be
 
     def _options(self, budget: BudgetLike) -> Options:
         return Options(allowance_of(budget), strategy=self._strategy, preserve_rng_state=self._preserve_rng_state)
@@ -136,10 +144,11 @@ class Chain(torch.nn.Module):
         known = self._measured(input, options)
         if not any(t is not None and t.requires_grad for t in [*leaves, *known.facts.params]):
             return self.sequential(input)
-        plan = plan_for("Chain", known.chain, [], options)
+        plan = known.plan(options)
         stages = len(known.costs)
         extent = Extent(stages, stages, str(_device_of(leaves)), "stages")
         self.report = report = Report.of(plan, extent, options.budget.total, _total(known.costs))
+        report.remarks += options.budget.told
         set_last_report(report)
         if plan.prediction.advances == 0 and not options.budget.shared:
             return self.sequential(input)
@@ -147,7 +156,7 @@ class Chain(torch.nn.Module):
             return self._run(leaves, known, plan, options, report)
         except ChangesLater:
             # What is drawn or changed is known now.
-            return self._run(leaves, known, plan_for("Chain", known.chain, [], options), options, report)
+            return self._run(leaves, known, known.plan(options), options, report)
 
     def _run(self, leaves: Leaves, known: _Measured, plan: _core.Plan, options: Options, report: Report) -> Any:
         around = self._surroundings(leaves)

@@ -28,6 +28,7 @@ from ebb._loop.surprises import ChangesLater, TooHeavy
 from ebb._loop.tape import State
 from ebb._loop.tiers import TorchTiers
 from ebb._loop.weigh_all import weigh_all
+from ebb._loop.wishes import fits_as_before, settle, ways, whole_bytes
 from ebb._tensor.context import Surroundings
 from ebb._tensor.outside import filled
 from ebb._tensor.tier_speed import speed_of
@@ -76,8 +77,7 @@ class Call:
         self._budget = budget
         self._known, self._again = known, again
         self._plan = plan
-        self._ledger = budget.own_ledger()
-        self._run = _core.HandleRun(step, chain, plan, self._ledger)
+        self._run = _core.HandleRun(step, chain, plan, budget.own_ledger())
         self._give_back = weakref.finalize(self, budget.give_back)
 
     def attached(self, initial: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
@@ -138,7 +138,7 @@ class Call:
         self._run.abandon()
         self.step.begin()
         chain, self._plan = self._again(self._plan.platform.fast)
-        self._run = _core.HandleRun(self.step, chain, self._plan, self._ledger)
+        self._run = _core.HandleRun(self.step, chain, self._plan, self._budget.own_ledger())
 
 
 class _Node(torch.autograd.Function):
@@ -198,8 +198,9 @@ def _in_budget(
     around = Surroundings(f, device, options.preserve_rng_state, options.modules)
     key = (key, around.fingerprint(), options.budget.nesting)
     known = remembered.get(key)
-    limit = options.budget.total
-    if known is not None and limit in known.fits and not (options.budget.shared or options.verify):
+    alone = not (options.budget.shared or options.verify)
+    if known is not None and alone and fits_as_before(options, known.settled, known.fits):
+        limit = options.budget.total
         set_last_report(_plain_report(known, extent_of(blocks, device), limit, options))
         return Fits(known, blocks.count, limit, around, around.look())
     loop = Loop(
@@ -213,13 +214,11 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
     budget = options.budget
     if not isinstance(options.strategy, str):
         raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
-    how = _how(options)
+    how = ways(options)
 
     def needs() -> tuple[int, int]:
         platform = _core.Platform(fast=budget.total, tiers=speeds)
-        whole = _core.PlanOptions()
-        whole.strategy = "store_all"
-        return _core.least_budget(chain, platform, how) or 0, _core.least_budget(chain, platform, whole) or 0
+        return _core.least_budget(chain, platform, how) or 0, whole_bytes(chain, speeds)
 
     limit = budget.take(needs)
     try:
@@ -231,19 +230,9 @@ def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], optio
         raise
 
 
-def _how(options: Options) -> _core.PlanOptions:
-    how = _core.PlanOptions()
-    how.strategy = options.strategy
-    if options.unknown and how.strategy == "auto":
-        how.strategy = "async" if options.tiers else "online"
-    how.tapes_stay = True
-    how.length_unknown = options.unknown
-    return how
-
-
 def _plan(name: str, chain: _core.Chain, platform: _core.Platform, options: Options) -> _core.Plan:
     try:
-        return _core.make_plan(chain, platform, _how(options))
+        return _core.make_plan(chain, platform, ways(options))
     except Error as error:
         if error.code != "infeasible_budget":
             raise
@@ -252,7 +241,8 @@ def _plan(name: str, chain: _core.Chain, platform: _core.Platform, options: Opti
             remedy = remedy_of(
                 options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk"
             )
-        raise Error(f"{name}: {error.problem}", error.code, error.least_budget, remedy) from None
+        problem = "; ".join([error.problem, *options.budget.told])
+        raise Error(f"{name}: {problem}", error.code, error.least_budget, remedy) from None
 
 
 def extent_of(blocks: Blocks, device: torch.device) -> Extent:
@@ -260,8 +250,9 @@ def extent_of(blocks: Blocks, device: torch.device) -> Extent:
 
 
 def _plain_report(known: Remembered, extent: Extent, limit: int, options: Options) -> Report:
-    tape, state = known.raw
+    tape, state = known.kept
     report = Report.plain(replace(known.costs, tape=tape, state=state, live=0), extent, limit)
+    report.remarks += options.budget.told
     if options.codecs is not None:
         report.remarks.append("all fits as it is: no codec was used, and gradients are exact")
     return report
@@ -269,13 +260,14 @@ def _plain_report(known: Remembered, extent: Extent, limit: int, options: Option
 
 def _attempt(loop: Loop) -> InBudget:
     blocks, around, options, device = loop.blocks, loop.around, loop.options, loop.device
-    limit = options.budget.total
     seen = examine(loop)
     if not seen.differentiable:
         around.put_back(loop.before)
         return NOTHING
     chain = seen.chain(options, device)
     speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
+    settle(options, chain, seen.raw_chain(options), speeds, seen.known.settled)
+    limit = options.budget.total
     plan = plan_for(blocks.name, chain, speeds, options)
     fits = seen.fits_raw(limit, speeds) if options.codecs is not None else plan.prediction.advances == 0
     if fits and not (options.budget.shared or options.unknown or options.verify):
@@ -285,6 +277,7 @@ def _attempt(loop: Loop) -> InBudget:
         set_last_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
         return Fits(seen.known, blocks.count, limit, around, loop.before)
     report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
+    report.remarks += options.budget.told
     if seen.known.calls == 0 and blocks.advice:
         report.remarks.append(f"the first call of this function in a budget: before a long run {blocks.advice}")
     if options.codecs is not None:
@@ -301,6 +294,10 @@ def _attempt(loop: Loop) -> InBudget:
         seen.known.note_too_heavy()
         weigh_all(step.recorder, step.initial.leaves, seen.known, options, device)
         heavier = seen.chain(options, device)
+        if options.budget.wish is not None:
+            options.budget.unsettle()
+            settle(options, heavier, seen.raw_chain(options), speeds, seen.known.settled)
+            limit = options.budget.total
         plan = _plan(blocks.name, heavier, _core.Platform(fast=limit, tiers=speeds), options)
         step.plan_for(seen.known.weight)
         report.plan_for(plan, seen.known.costs)

@@ -23,6 +23,7 @@ from ebb._loop.surprises import ChangesLater, TooHeavy
 from ebb._loop.tape import Head, State, Weight
 from ebb._loop.tiers import StateLayout, buffer_bytes
 from ebb._loop.weigh_all import weigh_all
+from ebb._loop.wishes import whole_bytes
 from ebb._tensor.captures import find_captures, reached_leaves
 from ebb._tensor.context import Surroundings, View
 from ebb._tensor.outside import Form
@@ -66,13 +67,15 @@ class Examined:
 
     def fits_raw(self, limit: int, speeds: list[_core.TierSpeed]) -> bool:
         """All of it, without codecs."""
-        tape, state = self.known.raw
-        costs = replace(self.known.costs, tape=tape, state=state, live=0)
-        whole = _core.PlanOptions()
-        whole.strategy = "store_all"
-        chain = _core.Chain.uniform(self.recorder.blocks.count, costs.step_cost())
-        least = _core.least_budget(chain, _core.Platform(fast=limit, tiers=speeds), whole)
-        return least is not None and least <= limit
+        return whole_bytes(self._raw(self.recorder.blocks.count), speeds) <= limit
+
+    def raw_chain(self, options: Options) -> _core.Chain:
+        """Without codecs."""
+        return self._raw(options.expected if options.unknown else self.recorder.blocks.count)
+
+    def _raw(self, count: int) -> _core.Chain:
+        tape, state = self.known.kept
+        return _core.Chain.uniform(count, replace(self.known.costs, tape=tape, state=state, live=0).step_cost())
 
     def chain(self, options: Options, device: torch.device) -> _core.Chain:
         count = options.expected if options.unknown else self.recorder.blocks.count
@@ -103,6 +106,7 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
             known = remembered.get(loop.key)
             if known is not None:
                 known.note_too_heavy()
+            loop.options.budget.unsettle()
         except ChangesLater:
             loop.around.put_back(loop.before)
         except BaseException:

@@ -24,8 +24,8 @@ class Fits:
 
     def __init__(self, known: Remembered, blocks: int, limit: int, around: Surroundings, before: View):
         self._known, self._around, self._before = known, around, before
-        tape, state = known.raw
-        self._tapes = blocks * max(tape, known.costs.tape)
+        tape, state = known.kept
+        self._tapes = blocks * tape
         self._left = limit - state - known.costs.scratch
 
     def run(self, work: Callable[[Callable[[], None]], Result], steps: int, inputs: list[Tensor]) -> Result:

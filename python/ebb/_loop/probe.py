@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from ebb import _core
-from ebb._base.budget import Allowance
+from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
+from ebb._base.wish import WORDS, Wish
+from ebb._base.wish import Costs as WishCosts
 from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named, surroundings_key
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
@@ -20,6 +21,7 @@ from ebb._loop.engine import plan_for
 from ebb._loop.examine import Loop, examine, settled
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._loop.stateful import Stateful
+from ebb._loop.wishes import whole_bytes
 from ebb._tensor.context import Surroundings
 from ebb._tensor.function_key import function_key
 from ebb._tensor.tier_speed import speed_of
@@ -75,7 +77,7 @@ class Probe:
                 point for point in more if not self.points or point.budget < self.points[0].budget
             ] + self.points
         self.least = self.points[0].budget
-        self.store_all = self.points[-1].budget
+        self.store_all = whole_bytes(cuts[0].chain, cuts[0].speeds)
 
     @property
     def costs(self) -> Costs:
@@ -86,9 +88,12 @@ class Probe:
     def chunk(self) -> int:
         return self._cuts[0].chunk
 
-    def at(self, budget: int | str) -> Point:
-        """What this budget costs. Raises `ebb.Error` where it is too small."""
-        options = replace(self._options, budget=Allowance(as_bytes(budget, "budget")))
+    def at(self, budget: float | str) -> Point:
+        """What this budget costs, in any of the words that `scan` takes. Raises `ebb.Error` where it is too small."""
+        allowed = allowance_of(budget)
+        if allowed.wish is not None:
+            allowed.settle(self._bytes(allowed.wish), self.store_all)
+        options = replace(self._options, budget=allowed)
         for cut in self._cuts:
             try:
                 return cut.point(plan_for("probe", cut.chain, cut.speeds, options), options.budget.total)
@@ -100,13 +105,13 @@ class Probe:
     def budget(self, prefer: str = "balanced") -> int:
         """Bytes to ask for: "speed" keeps everything, "memory" takes the least that works, "balanced" where time x memory
         is least."""
-        if prefer == "speed":
-            return self.store_all
-        if prefer == "memory":
-            return self.least
-        if prefer == "balanced":
-            return min(self.points, key=lambda point: point.budget * point.seconds).budget
-        raise Error(f'prefer is {prefer!r}; it is "speed", "balanced" or "memory"')
+        if prefer not in WORDS:
+            raise Error(f'prefer is {prefer!r}; it is "speed", "balanced" or "memory"')
+        return self._bytes(Wish(prefer))
+
+    def _bytes(self, wish: Wish) -> int:
+        points = [(point.budget, point.seconds) for point in self.points]
+        return wish.bytes(WishCosts(self.store_all, lambda: self.store_all, lambda: self.least, lambda: points))
 
     def __str__(self) -> str:
         size = _core.format_bytes
@@ -187,6 +192,7 @@ def _cut(
             *surroundings_key(initial, inputs.leaves, device),
         ),
         around.fingerprint(),
+        options.budget.nesting,
     )
     before = around.look()
     try:

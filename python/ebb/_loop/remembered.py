@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ebb._base.cache import Section, cache
 from ebb._loop.costs import Costs
 from ebb._loop.tape import Weight
+from ebb._loop.wishes import Settled
 
 _CALLS = 3
 
@@ -21,6 +22,7 @@ class Remembered:
     raw: tuple[int, int]  # bytes of the first tape and of a state, without codecs
     coded: list[bool] | None = None  # leaves of the carry that are kept encoded
     fits: set[int] = field(default_factory=set)  # budgets that hold everything
+    settled: Settled = field(default_factory=dict)
     outweighed: bool = False  # by a block that was seen since
     varies: bool = False  # not all blocks weigh the same
     calls: int = 0  # in a row in which every tape was weighed and none was too heavy
@@ -30,14 +32,20 @@ class Remembered:
         """Blocks have weighed the same for so long that to weigh some of them is enough."""
         return not self.varies and self.calls >= _CALLS
 
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Bytes of a tape and of a state where no codec is used."""
+        return max(self.raw[0], self.costs.tape), self.raw[1]
+
     def note_too_heavy(self) -> None:
         self.outweighed = self.varies = True
         self.fits.clear()
+        self.settled.clear()
 
     def covers(self, raw: tuple[int, int]) -> bool:
         """What was found holds where the first tape and state take so much."""
-        if self.varies and self.coded is None and raw[1] == self.raw[1]:
-            return raw[0] <= self.costs.tape
+        if self.varies and raw[1] == self.raw[1]:
+            return raw[0] <= self.kept[0]
         return raw == self.raw
 
 

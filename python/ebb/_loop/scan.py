@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from ebb._base.budget import Budget, allowance_of
 from ebb._base.errors import Error
+from ebb._base.wish import Wish
 from ebb._loop.arguments import (
     Options,
     check_nothing,
@@ -40,7 +40,7 @@ def scan(
     init: Any,
     xs: Any,
     *,
-    budget: int | str | Budget | None = None,
+    budget: float | str | Budget | None = None,
     tiers: Tier | Sequence[Tier] | None = None,
     chunk: int | None = None,
     strategy: str = "auto",
@@ -74,8 +74,10 @@ def scan(
     init, carry: tensors in any structure of tuples, lists, dicts, named tuples and None; shapes and dtypes stay.
     xs: the same, the first dimension is time; or arrays; or a function of t; or None, with `length`. Tensors in host memory
         are brought to the device of `init` block by block.
-    budget: bytes of memory for what backward needs, as a number, as "512MiB", or a shared `ebb.Budget`. None: no limit, plain
-        autograd.
+    budget: bytes of memory for what backward needs, as a number, as "512MiB", or a shared `ebb.Budget`; or "20%" of what
+        keeping everything takes; or "memory", the least that works, "speed", enough to keep everything, or "balanced", where
+        bytes x time are least by what the first call measures. `ebb.last_report().budget` says which bytes it became. None: no
+        limit, plain autograd.
     tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
     chunk: time steps that are kept or run again together. None: chosen by the length.
     reverse: from the last time step to the first; ys stay in their places.
@@ -115,8 +117,10 @@ def scan(
             leaves, ys = results
             return carry.tree(leaves), blocks.tree(ys)
         plain = partial(_plain, f, carry, initial, inputs, device, reverse, reduce, False)
-        with suppress(TooHeavy):
+        try:
             return results.run(plain, inputs.length, inputs.leaves)
+        except TooHeavy:
+            options.budget.unsettle()
 
 
 def _planned(
@@ -132,6 +136,8 @@ def _planned(
 ) -> tuple[ScanBlocks, InBudget]:
     """In chunks as long as the caller says, or in the longest that fit."""
     tried = chunks(inputs.length) if chunk is None else [chunk]
+    if options.budget.wish == Wish("memory"):
+        tried = tried[-1:]  # shorter ones take less
     for best in tried:
         blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
         key = (

@@ -52,7 +52,7 @@ def _weighed(
         tape, found = recorder.recorded(block, live)
         return tape, None if found <= most.bytes else Weight(found)
     # A time step alone is weighed whatever it weighs, so that it can be said how much it needs.
-    cap = options.budget.total if recorder.blocks.divisible else sys.maxsize
+    cap = options.budget.total if recorder.blocks.divisible and options.budget.settled else sys.maxsize
     try:
         tape, _, more = recorder.weighed(block, live, most, cap)
     except TooHeavy:

@@ -35,7 +35,7 @@ def while_loop(
     f: Callable[[Any], Any],
     init: Any,
     *,
-    budget: int | str | Budget | None = None,
+    budget: float | str | Budget | None = None,
     tiers: Tier | Sequence[Tier] | None = None,
     strategy: str = "auto",
     expected: int = 1000,
@@ -54,7 +54,8 @@ def while_loop(
     True
 
     Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
-    suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it. Other arguments and
+    suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it, and
+    so do budgets that are shares or words. Other arguments and
     errors as for `scan`.
     """
     if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:

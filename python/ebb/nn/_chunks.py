@@ -164,7 +164,6 @@ def run(call: Any) -> Any:
     sizes = call.given.batch_sizes if call.packed else None
     share = groups * directions
     allowed = allowance_of(layer.budget)
-    budget = allowed.part(share)
     each = len(call.parameters()) // (groups * directions)
     output, finals, reports, kept = x, [], [], 0
     for group in range(groups):
@@ -178,9 +177,9 @@ def run(call: Any) -> Any:
             own = states if not apart else [state[index : index + 1] for state in states]
             kernel = _Kernel(layer, weights, 1 if apart else layer.num_layers, direction == 1)
             try:
-                final, y, report = _one(layer, kernel, output, sizes, own, budget, direction == 1)
+                final, y, report = _one(layer, kernel, output, sizes, own, allowed.part(share), direction == 1)
             except Error as error:
-                if share == 1 or error.least_budget is None or budget.shared:
+                if share == 1 or error.least_budget is None or allowed.shared:
                     raise
                 raise Error(
                     f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
@@ -194,7 +193,9 @@ def run(call: Any) -> Any:
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
     if torch.is_grad_enabled():
-        layer.chunk_report = ChunkReport(allowed.total, kept, [report for report in reports if report is not None])
+        told = [report for report in reports if report is not None]
+        total = allowed.total if allowed.wish is None else sum(report.budget for report in told)
+        layer.chunk_report = ChunkReport(total, kept, told)
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
@@ -238,6 +239,7 @@ def _one(
             kernel._layers,
             best,
             length,
+            backwards,
             len(kernel.weights),
             *surroundings_key([*states, *kernel.weights], [x], x.device),
         )

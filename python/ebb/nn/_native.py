@@ -15,6 +15,7 @@ from ebb import _core
 from ebb._base.budget import Allowance, BudgetLike, allowance_of
 from ebb._base.errors import Error
 from ebb._base.sizes import UNLIMITED
+from ebb._base.wish import Costs
 from ebb._loop.arguments import remedy_of
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, slow_tiers
@@ -85,7 +86,9 @@ class Setting:
             for index, group in enumerate(self.groups)
         ]
         if self.keeps:
-            self._share_budget([run for group in runs for run in group])
+            every = [run for group in runs for run in group]
+            self._settle_budget(every)
+            self._share_budget(every)
         return runs
 
     def _make_one(self, one: Pass, input_gradient: bool) -> Any:
@@ -100,7 +103,7 @@ class Setting:
             layers=layers,
             time_steps=self.time_steps,
             batch=self.batch,
-            budget=self.budget.total,
+            budget=self.budget.total if self.budget.settled else UNLIMITED,
             strategy=self.strategy,
             tiers=slow_tiers(self._parted_tiers()),
             ledger=self.budget.ledger,
@@ -115,6 +118,28 @@ class Setting:
         """Each run reserves what it may use, so every run gets an equal part."""
         runs = sum(len(group) for group in self.groups)
         return [replace(tier, capacity=tier.capacity // runs) for tier in self.tiers]
+
+    def _settle_budget(self, runs: list[Any]) -> None:
+        """In bytes, where it is a share or a word."""
+        wish = self.budget.wish
+        if wish is None or self.budget.settled:
+            return
+
+        def sum_of(strategy: str) -> int:
+            return sum(run.least_budget(strategy) for run in runs)
+
+        def points() -> list[tuple[int, float]]:
+            raise Error(
+                f"budget is {wish.said!r}, for which steps are measured, and native cells are not; give bytes, '20%', 'memory' or "
+                "'speed', or native=False"
+            )
+
+        whole = sum(run.plain_bytes for run in runs)
+        self.budget.settle(
+            wish.bytes(Costs(whole, lambda: sum_of("store_all"), lambda: sum_of(self.strategy), points)), whole
+        )
+        if len(runs) == 1:
+            runs[0].budget = self.budget.total
 
     def _share_budget(self, runs: list[Any]) -> None:
         """All forwards precede their backwards, so what the runs hold adds up: each gets what it needs at least and

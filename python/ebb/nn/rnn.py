@@ -20,7 +20,9 @@ _ABOUT = """{what}, in the memory you have.
     torch.nn.{name} with its constructor, call, parameters and ``state_dict``, and five arguments more:
 
     budget: bytes, or text such as ``"64MiB"``, that one call may hold between forward and backward beside inputs,
-        outputs and parameters, at any length; None: torch's own code, which keeps every time step.
+        outputs and parameters, at any length; or ``"20%"`` of what keeping everything takes; or ``"memory"``, the least that
+        works, or ``"speed"``, enough to keep everything, or, with ``native=False``, ``"balanced"``, as for `ebb.scan`; each with the
+        chunk that the layer takes. None: torch's own code, which keeps every time step.
     tiers: slower memories that may be used too, nearest first.
     chunk: time steps that are one step of the plan; None: chosen from the sizes. Gradients are the same bits for every
         budget, but not for every chunk.
@@ -42,7 +44,7 @@ _ABOUT = """{what}, in the memory you have.
 class _Bounded(torch.nn.RNNBase):
     """What the three layers share. A class beside torch's own in the bases of each."""
 
-    budget: Budget | int | str | None
+    budget: Budget | float | str | None
     tiers: Tier | Sequence[Tier] | None
     chunk: int | None
     strategy: str
@@ -51,7 +53,7 @@ class _Bounded(torch.nn.RNNBase):
     def __init__(
         self,
         *args: Any,
-        budget: Budget | int | str | None = None,
+        budget: Budget | float | str | None = None,
         tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",

@@ -167,7 +167,7 @@ class _Layer(_Spiking):
         hidden_size: int,
         *,
         batch_first: bool = False,
-        budget: Budget | int | str | None = None,
+        budget: Budget | float | str | None = None,
         tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",
