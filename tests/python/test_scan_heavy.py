@@ -164,3 +164,13 @@ def test_while_loop_with_quiet_beginnings():
         _, h = ebb.while_loop(lambda carry: carry[0] < STEPS, step, start, **options)
         found.append((h, gradients(weighted(h), [f.weight])))
     same(*found)
+
+
+def test_a_share_is_of_what_the_heaviest_steps_take():
+    f, init, xs = Events(), torch.zeros(BATCH, UNITS), quiet_until(20)
+    ebb.scan(f, init, torch.zeros_like(xs), budget="20%")[1].sum().backward()
+    light = ebb.last_report().budget
+    compare(f, init, xs, [f.weight], budget="20%")
+    heavy = ebb.last_report().budget
+    assert heavy > 5 * light
+    assert held(f, xs, "20%") <= heavy
