@@ -73,6 +73,16 @@ __all__ = [
 ]
 
 
+def _show(value: Any) -> None:
+    """A class says the name that users write, in tracebacks and pickles too: there is no other that may not change."""
+    if isinstance(value, type):
+        value.__module__ = "ebb"
+
+
+for _name in __all__:
+    _show(globals().get(_name))
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
@@ -85,6 +95,7 @@ if not TYPE_CHECKING:
                 raise Error(f"ebb.{name} needs PyTorch 2.4 or later; pip install torch", "unavailable") from None
             raise
         value = getattr(home, name) if _LATER[name] else home
+        _show(value)
         globals()[name] = value
         return value
 

@@ -2,11 +2,16 @@
 """The package imports with NumPy alone, prints nothing, and brings the types of its module."""
 
 import ast
+import importlib
 import importlib.resources
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
+import traceback
+
+import pytest
 
 import ebb
 from ebb import _core
@@ -58,3 +63,30 @@ def test_stubs_say_what_the_module_has():
 def test_what_is_not_there_is_an_attribute_error():
     assert not hasattr(ebb, "nonsense")
     assert set(ebb.__all__) <= set(dir(ebb))
+
+
+@pytest.mark.parametrize("home", ["ebb", "ebb.nn"])
+def test_public_classes_show_as_their_users_write_them(home):
+    if home == "ebb.nn":
+        pytest.importorskip("torch")
+    for name in importlib.import_module(home).__all__:
+        try:
+            value = getattr(importlib.import_module(home), name)
+        except (ImportError, ebb.Error):
+            continue  # needs what is not installed
+        if isinstance(value, type):
+            assert f"{value.__module__}.{value.__qualname__}" == f"{home}.{name}"
+            assert pickle.loads(pickle.dumps(value)) is value
+
+
+def test_errors_show_as_ebb_error_and_can_be_pickled():
+    with pytest.raises(ebb.Error) as raised:
+        ebb.plan(100, state="1MiB", tape="4MiB", budget="3MiB")
+    assert traceback.format_exception_only(raised.value)[-1].startswith("ebb.Error: ")
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.code, again.least_budget, again.remedy) == (
+        str(raised.value),
+        "infeasible_budget",
+        raised.value.least_budget,
+        raised.value.remedy,
+    )

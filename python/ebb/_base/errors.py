@@ -31,6 +31,3 @@ class Error(RuntimeError):
 
     def __reduce__(self) -> tuple[type[Error], tuple[str, str, int | None, str]]:
         return type(self), (self.problem, self.code, self.least_budget, self.remedy)
-
-
-Error.__module__ = "ebb"  # the name that users see in a traceback and write in an except clause

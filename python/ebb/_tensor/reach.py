@@ -68,7 +68,7 @@ class Reach:
             self.known[id(part)] = part
             owner = type(part).__name__
             self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
-            if type(part).__module__.startswith("ebb."):
+            if type(part).__module__.partition(".")[0] == "ebb":
                 continue  # whose attributes are reports
             self.places.append(Names(vars(part), owner))
             self._take_class(type(part), depth)
@@ -107,7 +107,7 @@ class Reach:
             yield from ((inner, name) for inner in (value.__self__, value.__func__))
         elif isinstance(value, types.FunctionType):
             yield from self._of_function(value)
-        elif not type(value).__module__.startswith("ebb"):
+        elif type(value).__module__.partition(".")[0] != "ebb":
             owner = type(value).__name__
             attributes = getattr(value, "__dict__", None)
             if isinstance(attributes, dict):

@@ -9,3 +9,6 @@ from ebb.nn.rnn import GRU, LSTM, RNN
 from ebb.nn.spiking import ALIF, LIF, ALIFCell, LIFCell
 
 __all__ = ["ALIF", "GRU", "LIF", "LSTM", "RNN", "ALIFCell", "LIFCell", "LayerReport"]
+
+for _name in __all__:  # the names that users write, in tracebacks and pickles too
+    globals()[_name].__module__ = "ebb.nn"
