@@ -59,6 +59,9 @@ def test_arguments_by_name_and_a_loss_of_ones_own():
     "options, words",
     [
         ({"budget": "0%"}, "0%"),
+        ({"budget": "0.6"}, "budget is '0.6', less than a byte; did you mean '60%'"),
+        ({"budget": " .125 "}, "did you mean '12.5%'"),
+        ({"budget": 0.6}, "did you mean '60%'"),
         ({"budget": "x%"}, "x%"),
         ({"budget": -1}, "budget"),
         ({"budget": None}, "budget"),

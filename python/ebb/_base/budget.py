@@ -10,8 +10,8 @@ from typing import NoReturn, TypeVar
 
 from ebb import _core
 from ebb._base.errors import Error
-from ebb._base.sizes import UNLIMITED, as_bytes
-from ebb._base.wish import WORDS, Wish, wish_of
+from ebb._base.sizes import UNLIMITED
+from ebb._base.wish import WORDS, Wish, bytes_of, wish_of
 
 Result = TypeVar("Result")
 
@@ -279,12 +279,10 @@ BudgetLike = float | str | Budget
 
 
 def _bytes(budget: float | str) -> int:
-    if isinstance(budget, float) and 0 < budget < 1:
-        raise Error(f'budget is {budget!r}, less than a byte; did you mean "{100 * budget:g}%"?')
     try:
-        return as_bytes(budget, "budget")
+        return bytes_of(budget, "budget")
     except Error as error:
-        if not isinstance(budget, str):
+        if not isinstance(budget, str) or "%" in str(error):
             raise
         raise Error(f"{error}, or a share such as '20%', or {', '.join(map(repr, WORDS))}") from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ebb import _core
 from ebb._base.errors import Error
+from ebb._base.sizes import as_bytes
 
 WORDS = ("speed", "balanced", "memory")
 _MOST = 1000  # percent
@@ -46,6 +47,19 @@ class Wish:
         """For reports and errors."""
         size = _core.format_bytes
         return f"budget {self.said!r} is {size(found)} where keeping everything takes {size(whole)}"
+
+
+def bytes_of(value: object, what: str) -> int:
+    """What is said in bytes; a part of one is a share that lacks its sign."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = 0.0
+    if 0 < number < 1:
+        raise Error(
+            f"{what} is {value!r}, less than a byte; did you mean '{100 * number:g}%', or a unit: '{number:g}GiB'?"
+        )
+    return as_bytes(value, what)
 
 
 def wish_of(value: object, what: str) -> Wish | None:

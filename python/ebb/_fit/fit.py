@@ -17,8 +17,7 @@ from torch.nn.parameter import is_lazy
 from ebb import _core
 from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
-from ebb._base.sizes import as_bytes
-from ebb._base.wish import wish_of
+from ebb._base.wish import bytes_of, wish_of
 from ebb._compress.compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
 from ebb._compress.offloading import Offloading
 from ebb._compress.report import way_text
@@ -151,7 +150,7 @@ class _Wanted:
             raise Error(
                 f"fit: budget is {given!r}; it is bytes such as '512MiB', or a share of what the model holds, such as '50%'"
             )
-        self._bytes = as_bytes(given, "fit: budget") if self._wish is None else 0
+        self._bytes = bytes_of(given, "fit: budget") if self._wish is None else 0
 
     def of(self, whole: int | None) -> int:
         """In bytes, for a model that holds so many."""
