@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ebb._compress.arithmetic.dispatch import masked, positive_bits, range_bits, sign_bits
 from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import never_compiled
+from ebb._compress.derivatives import along
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Recipe, Source, keeping, recipe_of
 from ebb._compress.settings import at_work, settings_of
@@ -41,12 +41,15 @@ class _Bits(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (bits,) = ctx.saved_tensors
         ctx.leaves = None
-        gx = ctx.order.back(masked(bits, ctx.order.flat(gy), ctx.slope))
-        return ctx.order.result(gx, gy, ctx.hard), None, None, None, None
+        passed = partial(_passed, ctx.order, ctx.slope, ctx.hard)
+        return along(gy, bits, passed, passed), None, None, None, None
+
+
+def _passed(order: Order, slope: float | None, hard: bool, bits: Tensor, gy: Tensor) -> Tensor:
+    return order.result(order.back(masked(bits, order.flat(gy), slope)), gy, hard)
 
 
 def _relu(x: Tensor, mine: bool) -> Tensor:

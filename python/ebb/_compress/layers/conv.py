@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ebb._compress.arithmetic.dispatch import pool, pooled_weight_gradient
 from ebb._compress.arithmetic.shapes import Convolution, Order
 from ebb._compress.compiled import never_compiled
+from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
 from ebb._compress.settings import at_work, autocast_dtype, settings_of, without_autocast
@@ -37,11 +37,10 @@ class _Pooled(torch.autograd.Function):
         return layer.stock._conv_forward(layer, x, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         small, weight = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
-        with without_autocast(gy):
+        with torch.no_grad(), without_autocast(gy):
             gx = _input_gradient(gy, weight, ctx.size, ctx.conv) if need_x else None
             gw = (
                 pooled_weight_gradient(small, gy, ctx.size[2:], weight.shape[2:], ctx.block, ctx.conv)
@@ -49,7 +48,7 @@ class _Pooled(torch.autograd.Function):
                 else None
             )
             gb = gy.sum([0, *range(2, gy.dim())]) if need_bias else None
-        return gx, gw, gb, None, None, None, None
+        return only_once("a convolution that pools its input", (gx, gw, gb), gy, weight) + (None,) * 4
 
 
 def _input_gradient(gy: Tensor, weight: Tensor, size: torch.Size, conv: Convolution) -> Tensor:

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ebb._compress.arithmetic.dispatch import pack_bits, sign_bits, unpack_bits
 from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import never_compiled
+from ebb._compress.derivatives import along
 from ebb._compress.recipes import Leaf, Recipe, Source, keeping, recipe_of
 from ebb._compress.settings import at_work
 
@@ -31,7 +31,7 @@ class _Noise:
         left = torch.tensor(1 - self._p, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
         return self._put(x, kept, 1.0 / left.item())
 
-    def gradient(self, gy: Tensor, kept: Tensor) -> Tensor:
+    def gradient(self, kept: Tensor, gy: Tensor) -> Tensor:
         return self._put(gy, kept, 1.0 / (1 - self._p))
 
     def _put(self, x: Tensor, kept: Tensor, fused_scale: float) -> Tensor:
@@ -59,10 +59,9 @@ class _Dropout(torch.autograd.Function):
         return x * noise
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         (kept,) = ctx.saved_tensors
-        return ctx.how.gradient(gy, kept), None, None, None, None, None
+        return along(gy, kept, ctx.how.gradient, ctx.how.gradient), None, None, None, None, None
 
 
 class _CompressedDropout:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ebb._compress.arithmetic.dispatch import from_int8_blocks, int8_blocks
 from ebb._compress.compiled import never_compiled
+from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Leaf, Recipe, keeping
 from ebb._compress.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
@@ -33,13 +33,12 @@ class _Lossy(torch.autograd.Function):
         return F.linear(x, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         weight, *kept = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
         outs, ins = weight.shape
         rows = gy.reshape(gy.numel() // max(1, outs), outs)
-        with without_autocast(gy):
+        with torch.no_grad(), without_autocast(gy):
             gx = gy @ weight if need_x else None
             gb = rows.sum(0) if need_bias else None
             gw = None
@@ -48,7 +47,8 @@ class _Lossy(torch.autograd.Function):
                 gw = rows.t() @ from_int8_blocks(codes, scale, gy.dtype).view(rows.shape[0], ins)
             elif need_weight:
                 gw = (_signs(int(kept[1]), rows) @ rows).t() @ kept[0]
-        return gx, gw, gb, None, None
+        what = "a linear layer that keeps its input in 8 bits or projected"
+        return only_once(what, (gx, gw, gb), gy, weight) + (None,) * 2
 
 
 PROJECTED = 4  # times fewer rows

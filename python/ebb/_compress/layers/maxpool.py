@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ebb._compress.arithmetic.dispatch import gpu_kernels, pack_small, unpack_small
 from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import never_compiled
+from ebb._compress.derivatives import along
 from ebb._compress.settings import at_work
 
 
@@ -90,20 +91,30 @@ class _MaxPool(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, None]:
         (packed,) = ctx.saved_tensors
-        windows = ctx.windows
-        places = windows.unpack(packed)
-        like = ctx.like.empty(gy)  # torch asks for the input, and looks at its size and order alone
-        options = [windows.kernel, windows.stride, windows.padding, windows.dilation]
-        if len(windows.kernel) == 3:
-            return torch.ops.aten.max_pool3d_with_indices_backward(gy, like, *options, ctx.ceil, places), None
-        if len(windows.kernel) == 2:
-            return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ctx.ceil, places), None
-        gy, like, places = (one.unsqueeze(2) for one in (gy, like, places))
-        options = [(first, *each) for first, each in zip((1, 1, 0, 1), options)]
-        return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ctx.ceil, places).squeeze(2), None
+        spread = partial(_spread, ctx.windows, ctx.like, ctx.ceil)
+        return along(gy, packed, spread, partial(_gathered, ctx.windows)), None
+
+
+def _spread(windows: _Windows, order: Order, ceil: bool, packed: Tensor, gy: Tensor) -> Tensor:
+    """Each number of the gradient at the place of its window's largest."""
+    places = windows.unpack(packed)
+    like = order.empty(gy)  # torch asks for the input, and looks at its size and order alone
+    options = [windows.kernel, windows.stride, windows.padding, windows.dilation]
+    if len(windows.kernel) == 3:
+        return torch.ops.aten.max_pool3d_with_indices_backward(gy, like, *options, ceil, places)
+    if len(windows.kernel) == 2:
+        return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ceil, places)
+    gy, like, places = (one.unsqueeze(2) for one in (gy, like, places))
+    options = [(first, *each) for first, each in zip((1, 1, 0, 1), options)]
+    return torch.ops.aten.max_pool2d_with_indices_backward(gy, like, *options, ceil, places).squeeze(2)
+
+
+def _gathered(windows: _Windows, packed: Tensor, gx: Tensor) -> Tensor:
+    """What lies at those places."""
+    places = windows.unpack(packed)
+    return gx.flatten(2).gather(2, places.flatten(2)).view(places.shape)
 
 
 class _CompressedMaxPool:
