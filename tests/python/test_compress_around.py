@@ -249,3 +249,56 @@ def test_compile(options):
     with torch.no_grad():
         assert same_bits(whole(x), ours(x))
     torch._dynamo.reset()
+
+
+class _Tracing(nn.Module):
+    """Layers of every kind, in training: what a graph of them saves is the graph's own affair."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.SiLU())
+        self.tail = nn.Sequential(nn.MaxPool2d(2), nn.ReLU6(), nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 4))
+
+    def forward(self, x):
+        return self.tail(self.head(x))
+
+
+def _traced(net, x):
+    return torch.jit.trace(net, x)
+
+
+def _exported(net, x):
+    return torch.export.export(net, (x,)).module()
+
+
+def _exported_strictly(net, x):
+    return torch.export.export(net, (x,), strict=True).module()
+
+
+@pytest.mark.parametrize("graph_of", [_traced, _exported, pytest.param(_exported_strictly, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [{}, {"pool": 2, "norm": "int8", "linear": "int8"}], ids=str)
+def test_graphs_of_a_compressed_model_are_those_of_stock_layers(graph_of, options):
+    stock = _Tracing()
+    ours = ebb.compress(copy.deepcopy(stock), **options)
+    x = torch.randn(2, 3, 8, 8)
+    found = []
+    for net in (stock, ours):
+        out = graph_of(net, x)(x)
+        out.square().sum().backward()
+        found.append([out.detach(), *(parameter.grad for parameter in net.parameters())])
+    assert all(same_bits(one, two) for one, two in zip(*found))
+    assert type(ours.head[0]) is not nn.Conv2d  # as it was
+
+
+@pytest.mark.parametrize(
+    "graph_of, name",
+    [(torch.fx.symbolic_trace, "torch.fx"), (torch.jit.script, "torch.jit.script")],
+    ids=["fx", "script"],
+)
+def test_what_reads_the_source_of_layers_must_read_torchs(graph_of, name):
+    net = ebb.compress(_Tracing())
+    with pytest.raises(ebb.Error, match=f"{name}.*ebb.decompress"):
+        graph_of(net)
+    x = torch.randn(2, 3, 8, 8)
+    net(x).sum().backward()
+    assert graph_of(ebb.decompress(net))(x).shape == (2, 4)

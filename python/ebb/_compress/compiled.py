@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile and compressed layers: its graph ends where one begins and goes on behind it.
+"""Compressed layers where torch makes a graph of a model.
 
-Inside of a graph the compiler decides what is kept, and it does not see saved-tensor hooks.
+torch.compile's graph ends where one begins and goes on behind it: inside of a graph the compiler decides what is kept, and it
+does not see saved-tensor hooks. Graphs that are made to leave Python (torch.jit.trace, torch.export) have torch's own layers
+instead. What reads a layer's source (torch.fx, torch.jit.script) is told to read torch's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebb._base.errors import Error
+
 Forward = Callable[[Any, Tensor], Tensor]
+
+# An older torch does not say; there a graph that is not dynamo's is torch.export's.
+_exporting = getattr(torch.compiler, "is_exporting", lambda: not torch.compiler.is_dynamo_compiling())
 
 
 @torch.compiler.disable
@@ -26,8 +33,28 @@ def never_compiled(forward: Forward) -> Forward:
 
     @functools.wraps(forward)
     def wrapper(self: Any, x: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            return forward(self, x)
-        return _run(forward, self, x) if torch.is_grad_enabled() else self.stock.forward(self, x)
+        if torch.compiler.is_compiling():
+            if torch.is_grad_enabled() and not _exporting():
+                return _run(forward, self, x)
+            return self.stock.forward(self, x)
+        if torch.jit.is_tracing():
+            return self.stock.forward(self, x)
+        if isinstance(x, torch.fx.Proxy):
+            raise _unreadable("torch.fx")
+        return forward(self, x)
 
     return wrapper
+
+
+class NotScripted:
+    """A mixin in front of torch's layers."""
+
+    def __prepare_scriptable__(self) -> Any:
+        raise _unreadable("torch.jit.script")
+
+
+def _unreadable(reader: str) -> Error:
+    return Error(
+        f"{reader} cannot read a compressed layer; call ebb.decompress(model) first",
+        "unavailable",
+    )

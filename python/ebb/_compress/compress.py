@@ -169,7 +169,9 @@ _watches = threading.local()
 
 def _watch(model: nn.Module, given: Any) -> None:
     """Around the forward pass of a compressed model: what is no layer of it profits too."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not torch.is_grad_enabled():
+        return
+    if torch._C._are_functorch_transforms_active():
         return
     if not hasattr(_watches, "open"):
         _watches.open = []

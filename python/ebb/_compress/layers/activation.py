@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import masked, positive_bits, range_bits, sign_bits
 from ebb._compress.arithmetic.shapes import Order
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import along
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Recipe, Source, keeping, recipe_of
@@ -56,7 +56,7 @@ def _relu(x: Tensor, mine: bool) -> Tensor:
     return F.relu(x, inplace=mine)
 
 
-class ReLU(nn.ReLU):
+class ReLU(NotScripted, nn.ReLU):
     stock = nn.ReLU
 
     @never_compiled
@@ -77,7 +77,7 @@ class ReLU(nn.ReLU):
         return out
 
 
-class ReLU6(nn.ReLU6):
+class ReLU6(NotScripted, nn.ReLU6):
     stock = nn.ReLU6
 
     @never_compiled
@@ -85,7 +85,7 @@ class ReLU6(nn.ReLU6):
         return _Bits.apply(x, self, partial(range_bits, low=0.0, high=6.0), None) if at_work(x) else super().forward(x)
 
 
-class Hardtanh(nn.Hardtanh):
+class Hardtanh(NotScripted, nn.Hardtanh):
     stock = nn.Hardtanh
 
     @never_compiled
@@ -95,7 +95,7 @@ class Hardtanh(nn.Hardtanh):
         return _Bits.apply(x, self, partial(range_bits, low=self.min_val, high=self.max_val), None)
 
 
-class LeakyReLU(nn.LeakyReLU):
+class LeakyReLU(NotScripted, nn.LeakyReLU):
     stock = nn.LeakyReLU
 
     @never_compiled
@@ -105,7 +105,7 @@ class LeakyReLU(nn.LeakyReLU):
         return _Bits.apply(x, self, positive_bits, self.negative_slope)
 
 
-class _Gate:
+class _Gate(NotScripted):
     """A mixin in front of activations whose backward pass needs their input: nobody else need keep their output."""
 
     @never_compiled
@@ -131,7 +131,7 @@ class _GateAgain:
         return self._function(x, **self._options)
 
 
-class _Squash:
+class _Squash(NotScripted):
     """A mixin in front of activations that need their output, and save nothing else."""
 
     @never_compiled

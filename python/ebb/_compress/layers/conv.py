@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import pool, pooled_weight_gradient
 from ebb._compress.arithmetic.shapes import Convolution, Order
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
@@ -91,7 +91,7 @@ def _geometry(layer: Any) -> Convolution:
     return Convolution(layer.stride, before, after, layer.dilation, layer.groups)
 
 
-class _CompressedConv:
+class _CompressedConv(NotScripted):
     """A mixin in front of nn.ConvNd."""
 
     @never_compiled

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import pack_bits, sign_bits, unpack_bits
 from ebb._compress.arithmetic.shapes import Order
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import along
 from ebb._compress.recipes import Leaf, Recipe, Source, keeping, recipe_of
 from ebb._compress.settings import at_work
@@ -64,7 +64,7 @@ class _Dropout(torch.autograd.Function):
         return along(gy, kept, ctx.how.gradient, ctx.how.gradient), None, None, None, None, None
 
 
-class _CompressedDropout:
+class _CompressedDropout(NotScripted):
     """A mixin in front of nn.DropoutNd; `dims` are those of its input, where it drops whole channels."""
 
     dims = 0

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import from_int8_blocks, int8_blocks
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Leaf, Recipe, keeping
@@ -63,7 +63,7 @@ def _signs(seed: int, rows: Tensor) -> Tensor:
     return signs.mul_(2).sub_(1).to(rows.dtype).mul_(few**-0.5)
 
 
-class Linear(nn.Linear):
+class Linear(NotScripted, nn.Linear):
     stock = nn.Linear
 
     @never_compiled

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import gpu_kernels, pack_small, unpack_small
 from ebb._compress.arithmetic.shapes import Order
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import along
 from ebb._compress.settings import at_work
 
@@ -117,7 +117,7 @@ def _gathered(windows: _Windows, packed: Tensor, gx: Tensor) -> Tensor:
     return gx.flatten(2).gather(2, places.flatten(2)).view(places.shape)
 
 
-class _CompressedMaxPool:
+class _CompressedMaxPool(NotScripted):
     """A mixin in front of nn.MaxPoolNd; `dims` are spatial."""
 
     dims = 0

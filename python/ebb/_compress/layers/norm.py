@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ebb._compress.arithmetic.dispatch import from_int8_blocks, from_int8_channels, int8_blocks, int8_channels
 from ebb._compress.arithmetic.shapes import Order
-from ebb._compress.compiled import never_compiled
+from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.offloading import held
 from ebb._compress.recipes import Leaf, Recipe, Source, keeping, outer_hooks
 from ebb._compress.settings import Settings, at_work, parametrised, settings_of
@@ -105,7 +105,7 @@ def _before(x: Tensor, settings: Settings, by_channel: bool) -> Recipe | Leaf:
     return recipe or (held(x, settings) if source.recipe is None else Leaf(x))
 
 
-class _Norm:
+class _Norm(NotScripted):
     """A mixin in front of nn's norms. `by_channel`: a scale for each channel in 8 bits."""
 
     by_channel = False
