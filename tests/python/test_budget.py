@@ -65,7 +65,14 @@ def test_a_shared_budget_is_bytes(given):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [(0.2, 'did you mean "20%"'), (1.5, "whole number"), ("0%", "above 0"), ("x%", "above 0")]
+    ("given", "words"),
+    [
+        (0.2, "did you mean '20%'"),
+        (1.5, "whole number"),
+        ("0.6", "did you mean '60%'"),
+        ("0%", "above 0"),
+        ("x%", "above 0"),
+    ],
 )
 def test_what_was_meant_is_said(given, words):
     for read in (allowance_of, ebb.Budget):

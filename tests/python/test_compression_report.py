@@ -97,7 +97,7 @@ def test_what_no_layer_keeps_has_a_row():
         def forward(self, x):
             return self.one(x) * self.two(x)
 
-    model = torch.nn.Sequential(Scaled())
+    model = torch.nn.Sequential(Scaled(), torch.nn.ReLU())
     rows = {row.layer: row for row in ebb.compression_report(ebb.compress(model), torch.randn(4, 8)).rows}
     assert rows["0"].kind == "Scaled" and rows["0"].kept == rows["0"].stock_kept == 2 * 4 * 8 * 4
     assert rows["0.one"].kept == 0

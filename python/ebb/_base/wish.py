@@ -49,10 +49,10 @@ class Wish:
         return f"budget {self.said!r} is {size(found)} where keeping everything takes {size(whole)}"
 
 
-def bytes_of(value: object, what: str) -> int:
+def bytes_of(value: float | str, what: str) -> int:
     """What is said in bytes; a part of one is a share that lacks its sign."""
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         number = 0.0
     if 0 < number < 1:

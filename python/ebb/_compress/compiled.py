@@ -32,7 +32,7 @@ def never_compiled(forward: Forward) -> Forward:
     """For the forward of a compressed layer. Without gradients it keeps nothing: then it is torch's own, in one graph."""
 
     @functools.wraps(forward)
-    def wrapper(self: Any, x: Tensor) -> Tensor:
+    def wrapper(self: Any, x: Any) -> Tensor:
         if torch.compiler.is_compiling():
             if torch.is_grad_enabled() and not _exporting():
                 return _run(forward, self, x)

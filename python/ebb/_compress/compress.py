@@ -4,42 +4,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ebb._base.errors import Error
-from ebb._compress.layers import activation, conv, dropout, linear, maxpool, norm
+from ebb._compress.changes import Changes
+from ebb._compress.gains import Gains, without_gain
+from ebb._compress.kinds import COMPRESSED, CONVS, LINEARS, NORMS, RELUS, is_compressed, stock, stock_of
 from ebb._compress.recipes import watching
+from ebb._compress.record import record_bytes
+from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import Settings, settings_of
 
 Model = TypeVar("Model", bound=nn.Module)
 Block = int | tuple[int, ...]
 Pool = Block | list[Block] | Mapping[str, Block]
 
-
-def _by_stock(*layers: Any) -> dict[type[nn.Module], type[nn.Module]]:
-    return {layer.stock: layer for layer in layers}
-
-
-_CONVS = _by_stock(conv.Conv1d, conv.Conv2d, conv.Conv3d)
-_NORMS = _by_stock(norm.BatchNorm1d, norm.BatchNorm2d, norm.BatchNorm3d, norm.LayerNorm, norm.GroupNorm)
-_RELUS = _by_stock(activation.ReLU, activation.ReLU6, activation.Hardtanh, activation.LeakyReLU)
-_GATES = _by_stock(
-    activation.SiLU,
-    activation.GELU,
-    activation.Hardswish,
-    activation.Mish,
-    activation.Sigmoid,
-    activation.Tanh,
-)
-_POOLS = _by_stock(maxpool.MaxPool1d, maxpool.MaxPool2d, maxpool.MaxPool3d)
-_DROPOUTS = _by_stock(dropout.Dropout, dropout.Dropout1d, dropout.Dropout2d, dropout.Dropout3d)
-_LINEARS = _by_stock(linear.Linear)
-COMPRESSED = {**_CONVS, **_NORMS, **_RELUS, **_GATES, **_POOLS, **_DROPOUTS, **_LINEARS}
+_TOLD = ("ebb_fit", "ebb_compress")  # attributes of a model that say what was done to it
 
 
 def compress(
@@ -51,8 +36,11 @@ def compress(
     linear: str = "exact",
     pooling: str = "average",
     skip: Iterable[str | type | nn.Module] = (),
+    sample: Any = None,
+    loss: Callable[[Any], Tensor] | None = None,
 ) -> Model:
-    """Makes the layers of a model keep less for the backward pass. Changes the model in place and returns it.
+    """Makes the layers of a model keep less for the backward pass. Changes the model in place and returns it; `model.ebb_compress`
+    says which layers were changed, and which were left as they were since they would save nothing.
 
     Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
     options gradients have the bits of the model as it was: an activation is kept once where torch keeps it twice, a ReLU keeps
@@ -70,6 +58,9 @@ def compress(
     linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
     pooling: "average" or "max".
     skip: layers that stay as they are: names (with all they contain), types or modules.
+    sample, loss: as in `ebb.compression_report`. A step on the sample is measured before and after: layers that keep no less there
+        stay as they were, all of them if the step keeps no less, and `model.ebb_compress` says how much is kept. Without
+        a sample layers stay as they were only where their options and the model's other layers tell that nothing can be saved.
 
     Pooling, and "int8" and "project" for linear layers, change weight gradients of those layers and nothing else; "int8" norms
     change their gradients and those of what comes before them, and weight gradients of what comes behind.
@@ -81,6 +72,8 @@ def compress(
     >>> net(torch.randn(2, 3, 16, 16)).sum().backward()
     >>> isinstance(net[3], torch.nn.Conv2d), len(net.state_dict())
     (True, 9)
+    >>> print(net.ebb_compress.brief())
+    4 layers compressed
     """
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise Error(
@@ -90,10 +83,34 @@ def compress(
     _one_of("norm", norm, ("exact", "recompute", "int8"))
     _one_of("linear", linear, ("exact", "int8", "project"))
     _one_of("pooling", pooling, ("average", "max"))
+    step = None if sample is None else SampleStep("compress", model, sample, loss)
     layers = compressible_layers(model, skip, "compress")
     if relu == "exact":
-        layers = {name: layer for name, layer in layers.items() if _stock(layer) not in _RELUS}
-    blocks = _blocks(model, {name: one for name, one in layers.items() if _stock(one) in _CONVS}, pool)
+        layers = {name: layer for name, layer in layers.items() if stock(layer) not in RELUS}
+    chosen = _chosen(model, layers, pool, norm, linear, pooling)
+    idle, before = without_gain(chosen), Compression(model)
+    decompress(model)
+    _install(model, {layer: settings for layer, settings in chosen.items() if layer not in idle})
+    try:
+        kept = () if step is None else _settled(step)
+    except BaseException:
+        before.put_back(model)
+        raise
+    model.ebb_compress = Changes.of(model, layers, *kept)  # type: ignore[assignment]
+    return model
+
+
+def compress_all(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> None:
+    """Exactly, every layer that can be, whether that gains something or not: what each does is chosen later."""
+    chosen = _chosen(model, compressible_layers(model, skip, "compress"), 1, "exact", "exact", "average")
+    decompress(model)
+    _install(model, chosen)
+
+
+def _chosen(
+    model: nn.Module, layers: Mapping[str, Any], pool: Pool, norm: str, linear: str, pooling: str
+) -> dict[nn.Module, Settings]:
+    blocks = _blocks(model, {name: one for name, one in layers.items() if stock(one) in CONVS}, pool)
     for name, layer in layers.items():
         if name in blocks and layer.padding_mode != "zeros":
             raise Error(
@@ -105,29 +122,47 @@ def compress(
     always = isinstance(pool, Mapping) and any(name in pool for name in blocks)
     chosen: dict[nn.Module, Settings] = {}
     for name, layer in layers.items():
-        stock = _stock(layer)
+        kind = stock(layer)
         settings = Settings(pooling=pooling)
         if name in blocks:
             settings.block = blocks[name]
             settings.way = "compress" if max(settings.block) > 1 else "keep"
             settings.always = isinstance(pool, Mapping) and name in pool
             settings.offers = norm == "recompute"
-        elif stock in _NORMS:
+        elif kind in NORMS:
             settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
-        elif stock in _RELUS:
+        elif kind in RELUS:
             settings.way = "recompute" if always else "keep"
-        elif stock in _LINEARS and linear != "exact":
+        elif kind in LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         chosen[layer] = settings
-    decompress(model)
-    _install(model, chosen)
-    return model
+    return chosen
+
+
+def _settled(step: SampleStep) -> tuple[int, int]:
+    """Makes layers that save nothing in the step what they were. Bytes that a step keeps, before and now."""
+    model = step.model
+    with as_stock(model):
+        before = record_bytes(step)
+    gains = Gains(before, record_bytes(step))
+    if gains.kept >= gains.stock_kept:
+        decompress(model)
+        return gains.stock_kept, gains.stock_kept
+    now = Compression(model)
+    for layer in set(compressed_layers(model).values()) - gains.layers():
+        _make_stock(layer)
+    kept = sum(event.bytes for event in record_bytes(step))
+    if kept > gains.kept:  # by something that was not seen, a layer was of use
+        now.put_back(model)
+    return gains.stock_kept, min(kept, gains.kept)
 
 
 def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
+    if not chosen:
+        return
     for layer, settings in chosen.items():
         layer.ebb_settings = settings  # type: ignore[assignment]
-        layer.__class__ = COMPRESSED[_stock(layer)]
+        layer.__class__ = COMPRESSED[stock(layer)]
     model.register_forward_pre_hook(_watch, prepend=True)
     model.register_forward_hook(_unwatch, always_call=True)
 
@@ -143,25 +178,30 @@ def decompress(model: Model) -> Model:
     if not isinstance(model, nn.Module):
         raise Error(f"decompress: model is a {type(model).__name__}; it must be a torch.nn.Module")
     for name, layer in model.named_modules():
-        whole = _is_compressed(layer) or _is_parametrised(layer)
+        whole = is_compressed(layer) or _is_parametrised(layer)
         if isinstance(layer, tuple(COMPRESSED.values())) and not whole:
             raise Error(
                 f"decompress: {name or 'the model'} has become {type(layer).__name__} since it was compressed; make it "
-                f"what it was, a {_stock_of(layer).__name__}, first"
+                f"what it was, a {stock_of(layer).__name__}, first"
             )
     for layer in model.modules():
-        if _is_compressed(layer):
-            layer.__class__ = _stock_of(layer)
-            del layer.ebb_settings
+        if is_compressed(layer):
+            _make_stock(layer)
         elif _is_parametrised(layer):
-            type(layer).__bases__ = (_stock_of(layer),)
+            type(layer).__bases__ = (stock_of(layer),)
             del layer.ebb_settings
-        vars(layer).pop("ebb_fit", None)
+        for told in _TOLD:
+            vars(layer).pop(told, None)
         for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
             for key in [key for key, hook in hooks.items() if hook is own]:
                 del hooks[key]
                 layer._forward_hooks_always_called.pop(key, None)
     return model
+
+
+def _make_stock(layer: nn.Module) -> None:
+    layer.__class__ = stock_of(layer)
+    del layer.ebb_settings
 
 
 _watches = threading.local()
@@ -192,15 +232,15 @@ class Compression:
     def __init__(self, model: nn.Module):
         self.roots = [part for part in model.modules() if _watch in part._forward_pre_hooks.values()]
         self.settings = {layer: settings_of(layer) for layer in compressed_layers(model).values()}
-        self.fits = {part: vars(part)["ebb_fit"] for part in model.modules() if "ebb_fit" in vars(part)}
+        self.told = [(part, name, vars(part)[name]) for part in model.modules() for name in _TOLD if name in vars(part)]
 
     def put_back(self, model: nn.Module) -> None:
         decompress(model)
         for root in self.roots:
             within = set(root.modules())
             _install(root, {layer: settings for layer, settings in self.settings.items() if layer in within})
-        for part, fit in self.fits.items():
-            part.ebb_fit = fit
+        for part, name, value in self.told:
+            setattr(part, name, value)
 
 
 @contextmanager
@@ -215,27 +255,13 @@ def as_stock(model: nn.Module) -> Iterator[None]:
 
 
 def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:
-    return {name: layer for name, layer in model.named_modules() if _is_compressed(layer)}
+    return {name: layer for name, layer in model.named_modules() if is_compressed(layer)}
 
 
 def _is_parametrised(layer: nn.Module) -> bool:
     """Since it was compressed: torch.nn.utils.parametrize gives a layer a class of its own, derived from the one it had."""
     bases = type(layer).__bases__
     return "parametrizations" in layer._modules and len(bases) == 1 and bases[0] in COMPRESSED.values()
-
-
-def _is_compressed(layer: nn.Module) -> bool:
-    return type(layer) in COMPRESSED.values()
-
-
-def _stock(layer: nn.Module) -> type[nn.Module]:
-    return _stock_of(layer) if _is_compressed(layer) else type(layer)
-
-
-def _stock_of(layer: Any) -> type[nn.Module]:
-    """Of a compressed layer, also one that was parametrised since."""
-    found: type[nn.Module] = layer.stock
-    return found
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -266,7 +292,7 @@ def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module]
     return {
         name: layer
         for name, layer in model.named_modules()
-        if _stock(layer) in COMPRESSED and layer not in modules and not issubclass(_stock(layer), tuple(types))
+        if stock(layer) in COMPRESSED and layer not in modules and not issubclass(stock(layer), tuple(types))
     }
 
 

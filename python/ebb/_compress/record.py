@@ -53,6 +53,7 @@ class Event:
     x_storage: int | None = None
     x_bytes: int = 0  # 0 where they are the caller's
     y_tensor: int | None = None
+    y_storage: int | None = None
     works: bool = False  # it has a backward pass
     offers: bool = False  # what comes out can be computed again
     kept: list[KeptStorage] = field(default_factory=list)
@@ -258,7 +259,7 @@ class _Recording:
         if len(outs) == 1:
             source = Source.known(outs[0])
             event.offers = source is not None and source.offer is not None
-            event.y_tensor = self._numbers.tensor(outs[0])
+            event.y_tensor, event.y_storage = self._numbers.tensor(outs[0]), self._numbers.storage(outs[0])
         self._hook_nodes(event, [one.grad_fn for one in outs], inputs)
 
     def _hook_nodes(self, event: Event, ends: list[Any], begins: list[Any]) -> None:

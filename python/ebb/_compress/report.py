@@ -129,7 +129,15 @@ def compression_report(model: nn.Module, sample: Any, loss: Callable[[Any], Tens
     """
     step = SampleStep("compression_report", model, sample, loss)
     if not compressed_layers(model):
-        raise Error("compression_report: the model has no compressed layer; call ebb.compress or ebb.fit first")
+        tried = "ebb_compress" in vars(model)
+        raise Error(
+            "compression_report: the model has no compressed layer; "
+            + (
+                "ebb.compress left all as they were, since they would save nothing"
+                if tried
+                else "call ebb.compress or ebb.fit first"
+            )
+        )
     with as_stock(model):
         stock_gradients = step.gradients()  # also a first run, which may take longer
         stock = _Side(step)

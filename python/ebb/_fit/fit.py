@@ -18,7 +18,7 @@ from ebb import _core
 from ebb._base.cache import Section, cache
 from ebb._base.errors import Error
 from ebb._base.wish import bytes_of, wish_of
-from ebb._compress.compress import Compression, compress, compressed_layers, compressible_layers, decompress, listed
+from ebb._compress.compress import Compression, compress_all, compressed_layers, compressible_layers, decompress, listed
 from ebb._compress.offloading import Offloading
 from ebb._compress.report import way_text
 from ebb._compress.sample_step import SampleStep
@@ -130,7 +130,7 @@ def fit(
     try:
         profile = _profile(step, allowed, left_out)
         limit = wanted.of(profile.stock_peak)
-        compress(model, skip=left_out)
+        compress_all(model, left_out)
         found = _Search(step, profile, allowed, limit, verify).run()
     except BaseException:
         before.put_back(model)
@@ -184,7 +184,7 @@ def _measured(step: SampleStep, allowed: Allowed, skip: list[Any]) -> Profile:
         peak, seconds = step.peak(), step.seconds(ROUNDS)
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
-    compress(step.model, skip=skip)
+    compress_all(step.model, skip)
     return Profile(step, peak, seconds, allowed)
 
 

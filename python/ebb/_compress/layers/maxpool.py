@@ -117,6 +117,13 @@ def _gathered(windows: _Windows, packed: Tensor, gx: Tensor) -> Tensor:
     return gx.flatten(2).gather(2, places.flatten(2)).view(places.shape)
 
 
+def small_windows(layer: Any) -> bool:
+    """Whether the place of the largest is all that it must keep, and a byte has room for that."""
+    kernel = layer.kernel_size
+    dims = {nn.MaxPool1d: 1, nn.MaxPool2d: 2}.get(getattr(layer, "stock", type(layer)), 3)
+    return not layer.return_indices and (kernel**dims if isinstance(kernel, int) else math.prod(kernel)) <= 256
+
+
 class _CompressedMaxPool(NotScripted):
     """A mixin in front of nn.MaxPoolNd; `dims` are spatial."""
 
@@ -124,9 +131,7 @@ class _CompressedMaxPool(NotScripted):
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
-        kernel = self.kernel_size
-        window = kernel**self.dims if isinstance(kernel, int) else math.prod(kernel)
-        if self.return_indices or x.dim() != 2 + self.dims or window > 256 or not at_work(x):
+        if x.dim() != 2 + self.dims or not small_windows(self) or not at_work(x):
             return super().forward(x)  # type: ignore[misc]
         return _MaxPool.apply(x, self)
 
