@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with it
     from ebb._compress.report import compression_report as compression_report
     from ebb._fit.fit import fit as fit
     from ebb._loop.chain import Chain as Chain
-    from ebb._loop.engine import last_report as last_report
+    from ebb._loop.last_report import last_report as last_report
     from ebb._loop.probe import probe as probe
     from ebb._loop.scan import scan as scan
     from ebb._loop.verify import verify as verify
@@ -39,7 +39,7 @@ _LATER = {
     "compression_report": "ebb._compress.report",
     "decompress": "ebb._compress.compress",
     "fit": "ebb._fit.fit",
-    "last_report": "ebb._loop.engine",
+    "last_report": "ebb._loop.last_report",
     "nn": "",
     "offload": "ebb._offload.offload",
     "probe": "ebb._loop.probe",

@@ -16,7 +16,8 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
-from ebb._loop.engine import Call, plan_for, set_last_report
+from ebb._loop.engine import Call, plan_for
+from ebb._loop.last_report import reported, set_report
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.report import Extent, Report
 from ebb._loop.step import TorchStep
@@ -132,6 +133,7 @@ class Chain(torch.nn.Module):
         return f"budget={self.budget!r}"
 
     @eager
+    @reported
     def forward(self, input: Any) -> Any:
         if self.budget is None or not torch.is_grad_enabled():
             return self.sequential(input)
@@ -149,7 +151,7 @@ class Chain(torch.nn.Module):
         extent = Extent(stages, stages, str(_device_of(leaves)), "stages")
         self.report = report = Report.of(plan, extent, options.budget.total, _total(known.costs))
         report.remarks += options.budget.told
-        set_last_report(report)
+        set_report(report)
         if plan.prediction.advances == 0 and not options.budget.shared:
             return self.sequential(input)
         try:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from ebb._loop.arguments import Options, remedy_of
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.fits import Fits
+from ebb._loop.last_report import set_report, untold
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.report import Coding, Extent, Report
 from ebb._loop.stateful import Stateful
@@ -42,19 +42,6 @@ NOTHING: Final = _Nothing.NOTHING
 # The final carry and the outputs, attached to the caller's graph. Fits: plain autograd does it best. NOTHING: the first block
 # differentiates through nothing.
 InBudget = tuple[Leaves, list[Tensor]] | Fits | _Nothing
-
-
-_last = threading.local()
-
-
-def last_report() -> Report | None:
-    """The report of the last call of `scan`, `while_loop`, a layer or a Chain in this thread; None before the first.
-    It is filled in when its backward has run."""
-    return getattr(_last, "report", None)
-
-
-def set_last_report(report: Report) -> None:
-    _last.report = report
 
 
 class Call:
@@ -84,7 +71,7 @@ class Call:
         """Runs forward: the final carry and the outputs as parts of the caller's graph."""
         carried = [leaf for leaf in initial if leaf is not None]
         found = iter(_Node.apply(self, *carried, *inputs, *self.step.facts.params))
-        set_last_report(self.report)
+        set_report(self.report)
         own = self.step.initial.leaves[: self.step.around.outside.own]
         leaves = [next(found) if leaf is not None else None for leaf in own]
         return leaves, list(self.step.around.place(leaves, found))
@@ -109,7 +96,7 @@ class Call:
     def backward(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> tuple[Any, Any, Any]:
         step = self.step
         try:
-            with step.around.replaying(), self._budget.running():
+            with step.around.replaying(), self._budget.running(), untold():
                 while True:
                     try:
                         if self._done:
@@ -201,7 +188,7 @@ def _in_budget(
     alone = not (options.budget.shared or options.verify)
     if known is not None and alone and fits_as_before(options, known.settled, known.fits):
         limit = options.budget.total
-        set_last_report(_plain_report(known, extent_of(blocks, device), limit, options))
+        set_report(_plain_report(known, extent_of(blocks, device), limit, options))
         return Fits(known, blocks.count, limit, around, around.look())
     loop = Loop(
         Stateful(blocks, around.outside), f, initial, inputs, device, options, key, around, around.look(), len(initial)
@@ -274,7 +261,7 @@ def _attempt(loop: Loop) -> InBudget:
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
-        set_last_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
+        set_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
         return Fits(seen.known, blocks.count, limit, around, loop.before)
     report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
     report.remarks += options.budget.told

@@ -26,6 +26,7 @@ from ebb._loop.arguments import (
 )
 from ebb._loop.engine import NOTHING, InBudget, in_budget
 from ebb._loop.fits import Fits
+from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import Inputs, ScanBlocks
 from ebb._loop.surprises import TooHeavy
 from ebb._tensor.eager import eager
@@ -35,6 +36,7 @@ from ebb.tiers import Tier, listed
 
 
 @eager
+@reported
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,

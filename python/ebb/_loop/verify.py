@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ebb._base.budget import Budget
 from ebb._loop.arguments import device_of, named
-from ebb._loop.engine import last_report
+from ebb._loop.last_report import last_report
 from ebb._loop.scan import scan
 from ebb._tensor.context import Surroundings
 from ebb._tensor.reach import reach

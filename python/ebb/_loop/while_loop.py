@@ -22,6 +22,7 @@ from ebb._loop.arguments import (
 )
 from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
+from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import WhileBlocks
 from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
@@ -30,6 +31,7 @@ from ebb.tiers import Tier, listed
 
 
 @eager
+@reported
 def while_loop(
     cond: Callable[[Any], Any],
     f: Callable[[Any], Any],

@@ -16,8 +16,9 @@ from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
 from ebb._loop.blocks import Leaves
-from ebb._loop.engine import NOTHING, in_budget, last_report
+from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
+from ebb._loop.last_report import running_report, set_report
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
@@ -192,10 +193,12 @@ def run(call: Any) -> Any:
             finals.append(final)
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
-    if torch.is_grad_enabled():
-        told = [report for report in reports if report is not None]
-        total = allowed.total if allowed.wish is None else sum(report.budget for report in told)
-        layer.chunk_report = ChunkReport(total, kept, told)
+    own = [report for report in reports if report is not None]
+    set_report(None)
+    if own:
+        total = allowed.total if allowed.wish is None else sum(report.budget for report in own)
+        layer.chunk_report = ChunkReport(total, kept, own)
+        set_report(layer.chunk_report.report)
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
@@ -229,6 +232,7 @@ def _one(
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
     kernel.alike = torch.is_grad_enabled() and x.device.type == "cpu"
     results = None
+    set_report(None)
     while torch.is_grad_enabled():
         options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
         blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
@@ -253,8 +257,8 @@ def _one(
             best = -(-best // 2)
     if results is None or isinstance(results, Fits) or results is NOTHING:
         final, y = _whole(kernel, x, states, sizes, backwards)
-        return list(final), y, last_report() if torch.is_grad_enabled() else None
-    return list(results[0]), results[1][0], last_report()
+        return list(final), y, running_report()
+    return list(results[0]), results[1][0], running_report()
 
 
 def _whole(kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool) -> tuple[Leaves, Tensor]:

@@ -203,13 +203,27 @@ class Shelf:
             self.idle.clear()
 
 
+class Told:
+    """By the runs of one call, as their backwards end."""
+
+    def __init__(self, kept: int):
+        self.kept = kept
+        self.reports: dict[tuple[int, int], Any] = {}
+
+    def report(self) -> LayerReport | None:
+        if not self.reports:
+            return None
+        runs = tuple(self.reports[key] for key in sorted(self.reports))
+        budget = min(UNLIMITED, sum(run.budget for run in runs))
+        return LayerReport(budget, sum(run.booked for run in runs), self.kept, runs)
+
+
 class Runs:
     """The runs of a module, with and without a backward, and what they reported. Copies begin without any."""
 
     def __init__(self) -> None:
         self.keeping, self.passing = Shelf(), Shelf()
-        self.reports: dict[tuple[int, int], Any] = {}
-        self.kept = 0
+        self.told = Told(0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Runs:
         return Runs()
@@ -228,15 +242,10 @@ class Runs:
 
     def begin(self, kept: int) -> None:
         """A forward ends whose backward will be reported."""
-        self.kept = kept
-        self.reports = {}
+        self.told = Told(kept)
 
     def report(self) -> LayerReport | None:
-        if not self.reports:
-            return None
-        runs = tuple(self.reports[key] for key in sorted(self.reports))
-        budget = min(UNLIMITED, sum(run.budget for run in runs))
-        return LayerReport(budget, sum(run.booked for run in runs), self.kept, runs)
+        return self.told.report()
 
 
 def _array(tensor: torch.Tensor | None) -> tuple[int, int, int]:
@@ -335,7 +344,7 @@ class Group:
             )
             if one > 0 and of_x is not None and own_of_x is not None:
                 of_x.add_(own_of_x)
-            self.runs.reports[self.index, one] = run.report()
+            self.runs.told.reports[self.index, one] = run.report()
 
 
 class _Layers(torch.autograd.Function):

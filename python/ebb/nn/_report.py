@@ -25,9 +25,12 @@ class LayerReport:
     kept: int
     runs: tuple[Any, ...]
 
-    def __str__(self) -> str:
+    def brief(self) -> str:
         budget = "unlimited" if self.budget >= UNLIMITED else _core.format_bytes(self.budget)
-        lines = [f"peak {_core.format_bytes(self.peak)} of {budget}"]
+        line = f"peak {_core.format_bytes(self.peak)} of {budget}"
         if self.kept:
-            lines[0] += f"; {_core.format_bytes(self.kept)} of outputs kept between layers beside it"
-        return "\n".join(lines + [run.brief() for run in self.runs])
+            line += f"; {_core.format_bytes(self.kept)} of outputs kept between layers beside it"
+        return line
+
+    def __str__(self) -> str:
+        return "\n".join([self.brief(), *(run.brief() for run in self.runs)])

@@ -11,6 +11,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
+from ebb._loop.last_report import reported, set_report
+from ebb._tensor.eager import eager
 from ebb.nn import _chunks, _native
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, listed
@@ -86,6 +88,8 @@ class _Bounded(torch.nn.RNNBase):
         """Gives back the memory that the module holds between calls."""
         self._runs.clear()
 
+    @eager
+    @reported
     def forward(self, input: Any, hx: Any = None) -> Any:
         if self.budget is None:
             return super().forward(input, hx)
@@ -214,6 +218,7 @@ class _Call:
             finals.append(own)
         if keeps:
             layer._runs.begin(kept)
+            set_report(layer._runs.told.report)
         return self.results(output, [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*finals)])
 
     def _of_group(

@@ -11,7 +11,9 @@ import torch
 
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
+from ebb._loop.last_report import last_report, reported, set_report
 from ebb._loop.scan import scan
+from ebb._tensor.eager import eager
 from ebb.nn import _native
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
@@ -194,6 +196,8 @@ class _Layer(_Spiking):
         """Gives back the memory that the module holds between calls."""
         self._runs.clear()
 
+    @eager
+    @reported
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
         x = self._time_first(input)
         state = self.zero_state(x.size(1)) if state is None else tuple(state)
@@ -206,6 +210,7 @@ class _Layer(_Spiking):
                 state, spikes = scan(
                     self.step, state, x, budget=self.budget, tiers=self.tiers, chunk=self.chunk, strategy=self.strategy
                 )
+                set_report(last_report())
                 return spikes.transpose(0, 1) if self.batch_first else spikes, state
             spikes, state = self._loop(x, state) if reason is not None else self._native(x, state)
         return spikes.transpose(0, 1) if self.batch_first else spikes, state
@@ -272,6 +277,7 @@ class _Layer(_Spiking):
         output, finals = _native.run_group(group, lease, x, states, parameters)
         if keeps:
             self._runs.begin(0)
+            set_report(self._runs.told.report)
         # The last spikes are outputs, and their gradient goes that way.
         return output, (*(own.squeeze(0) for own in finals[:-1]), output[-1])
 
