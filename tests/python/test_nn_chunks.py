@@ -41,8 +41,6 @@ def results(layer, x, lengths, batch_first):
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.sweep(9)
 def test_as_torch(name, how, lengths):
-    if lengths and how.get("bidirectional"):
-        pytest.skip("refused, see below")
     plain = getattr(torch.nn, name)(5, 7, **how).double()
     x = torch.randn(*((3, 100, 5) if "batch_first" in how else (100, 3, 5)), dtype=torch.float64)
     budget = 80_000 if not how.get("bidirectional") else 300_000
@@ -150,9 +148,3 @@ def test_native_cells_can_be_declined(monkeypatch):
         layer = ebb.nn.LSTM(5, 7, budget="64KiB", native=native)
         layer(x)[0].sum().backward()
         assert (layer.chunk_report is None) == native
-
-
-def test_packed_in_both_directions_is_refused():
-    layer = ebb.nn.LSTM(5, 7, bidirectional=True, budget="1MiB")
-    with pytest.raises(ebb.Error, match="both directions"):
-        layer(pack_padded_sequence(torch.randn(20, 2, 5), [20, 4]))

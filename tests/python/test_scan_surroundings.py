@@ -138,6 +138,30 @@ def test_autocast(inside, chunk):
             assert torch.allclose(ours, theirs, rtol=T * 2.0**-8, atol=float(theirs.abs().max()) * T * 2.0**-8)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_weight_that_autocast_has_cast_elsewhere(when):
+    """It keeps the cast, a part of another graph, until it ends."""
+    cell = torch.nn.Linear(WIDTH, WIDTH)
+
+    def f(h, x):
+        h = (cell(h) + x).float().tanh()
+        return h, h
+
+    init, xs = numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH)
+    small = least(f, init, xs, chunk=3)
+
+    def run(scan, **options):
+        own = clones([init, xs])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            start = cell(own[0]).float() if when == "before" else own[0]
+            h, hs = scan(f, start, own[1], **options)
+            h = cell(h).float() if when == "after" else h
+        return gradients(weighted(h, hs), [*wanting(own), *cell.parameters()])
+
+    for ours, theirs in zip(run(ebb.scan, budget=2 * small, chunk=3), run(loop)):
+        assert float((ours - theirs).abs().max()) <= 0.05 * float(theirs.abs().max())
+
+
 # ------------------------------------------------------------------------------------------------ buffers
 
 

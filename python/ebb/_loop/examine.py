@@ -112,6 +112,8 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
         except BaseException:
             loop.around.put_back(loop.before)
             raise
+        finally:
+            loop.around.fresh_casts()
     raise Error(
         f"{loop.blocks.name}: something else changes from step to step each time f runs: "
         + ", ".join(loop.around.outside.names()[-3:]),

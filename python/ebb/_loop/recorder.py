@@ -68,6 +68,7 @@ class Recorder:
             for k, leaf in enumerate(live)
         ]
         mutates = block in self.facts.mutates
+        self.around.fresh_casts()
         with torch.enable_grad():
             inputs = self.blocks.inputs(block, True)
             since = sequence_number()  # in the thread that runs it: a backward may have one of its own

@@ -153,7 +153,6 @@ class TorchStep:
             self._head = None
         outside = self.recorder.outside() if self.facts.tape_codec is not None else set()
         for block in range(start, end):
-            self.around.fresh_casts()
             self._record(block, first, outside)
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:

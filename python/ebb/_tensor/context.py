@@ -253,7 +253,8 @@ class Surroundings:
                 place.put(key, value)
 
     def fresh_casts(self) -> None:
-        """Casts that autocast keeps from a run without gradients would cut graphs of one with them."""
+        """Casts that autocast keeps from a run without gradients would cut graphs of one with them, and those from another
+        graph would make that a part of this one."""
         if self.autocast:
             torch.clear_autocast_cache()
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +38,16 @@ class _Kernel:
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self.weights = weights
         self.alike = False  # with and without gradients
+        self.dtypes: list[torch.dtype] = []  # of the output and of the states; none: as they come
         self._mode, self._bias, self._layers, self._backwards = layer.mode, layer.bias, layers, backwards
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
+        after, y = self._run(x, carry, batch_sizes)
+        if self.dtypes:
+            y, *after = [tensor.to(dtype) for tensor, dtype in zip([y, *after], self.dtypes)]
+        return after, y
+
+    def _run(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         lstm = self._mode == "LSTM"
         if lstm and self.alike and not torch.is_grad_enabled():
             # oneDNN's LSTM rounds otherwise where nothing can be differentiated: a step that is only passed must end in the
@@ -49,7 +55,7 @@ class _Kernel:
             kernel = copy.copy(self)
             kernel.weights = [weight.detach() for weight in self.weights]
             with torch.enable_grad():
-                return kernel(x, carry, batch_sizes)
+                return kernel._run(x, carry, batch_sizes)
         # cuDNN goes back only where it was told to train, and keeps more then; its results have the same bits.
         rest = (self.weights, self._bias, self._layers, 0.0, torch.is_grad_enabled(), False)
         with warnings.catch_warnings():
@@ -60,15 +66,35 @@ class _Kernel:
                 now = [state[:, :running].contiguous() for state in carry]
                 y, *after = _KERNELS[self._mode](x, batch_sizes, now if lstm else now[0], *rest)
                 # Who has ended keeps the last state.
-                return [torch.cat([new, old[:, running:]], 1) for new, old in zip(after, carry)], y
+                return [torch.cat([new, old[:, running:].to(new.dtype)], 1) for new, old in zip(after, carry)], y
             y, *after = _KERNELS[self._mode](
                 x.flip(0) if self._backwards else x, carry if lstm else carry[0], *rest, False
             )
             return after, y.flip(0) if self._backwards else y
 
 
+class Rows:
+    """Where the time steps of packed sequences lie."""
+
+    def __init__(self, batch_sizes: Tensor):
+        self._first = torch.cat([batch_sizes.new_zeros(1), batch_sizes.cumsum(0)])  # row of each time step
+        samples = torch.arange(int(batch_sizes[0]))
+        self._last = (batch_sizes[:, None] > samples).sum(0) - 1  # time step of each sample
+        self._samples = samples
+
+    def of(self, start: int, end: int) -> slice:
+        """Of time steps."""
+        return slice(int(self._first[start]), int(self._first[end]))
+
+    def from_the_end(self, start: int, end: int, device: torch.device) -> Tensor:
+        """Of time steps counted from each sample's last one."""
+        steps = self._last - torch.arange(start, end)[:, None]
+        return (self._first[steps.clamp(min=0)] + self._samples)[steps >= 0].to(device)
+
+
 class _Segments:
-    """A sequence in chunks, each a call of a kernel."""
+    """A sequence in chunks, each a call of a kernel. Of packed sequences that are run backwards the first rows are all last time
+    steps, then all that come before those, and so on: chunks become smaller, as they do forwards."""
 
     advice = ""
 
@@ -77,19 +103,19 @@ class _Segments:
         self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
         self._chunk = chunk
         self.length = x.shape[0] if batch_sizes is None else len(batch_sizes)
-        self._rows = None if batch_sizes is None else [0, *itertools.accumulate(batch_sizes.tolist())]
+        self._rows = None if batch_sizes is None else Rows(batch_sizes)
         self.count = -(-self.length // chunk)
         self.divisible = chunk > 1
         self._output: Tensor | None = None
         self._output_gradient: Tensor | None = None
         self._input_gradient: Tensor | None = None
 
-    def _span(self, block: int) -> slice:
+    def _span(self, block: int) -> slice | Tensor:
         """In time, or in the rows of a packed sequence."""
         start, end = block * self._chunk, min(self.length, (block + 1) * self._chunk)
-        if self._backwards:
-            start, end = self.length - end, self.length - start
-        return slice(start, end) if self._rows is None else slice(self._rows[start], self._rows[end])
+        if self._rows is not None:
+            return self._rows.from_the_end(start, end, self._x.device) if self._backwards else self._rows.of(start, end)
+        return slice(self.length - end, self.length - start) if self._backwards else slice(start, end)
 
     def between(self, look: Callable[[], None] | None) -> None:
         """A chunk is one call."""
@@ -114,7 +140,7 @@ class _Segments:
     def keep(self, block: int, ys: list[Tensor]) -> None:
         if self._output is None:
             self._output = ys[0].new_empty((self._x.shape[0], *ys[0].shape[1:]))
-        self._output[self._span(block)].copy_(ys[0])
+        self._output[self._span(block)] = ys[0]
 
     def results(self) -> list[Tensor]:
         found, self._output = self._output, None
@@ -129,11 +155,7 @@ class _Segments:
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
         assert self._input_gradient is not None
-        part = self._input_gradient[self._span(block)]
-        if gradients[0] is None:
-            part.zero_()
-        else:
-            part.copy_(gradients[0])
+        self._input_gradient[self._span(block)] = 0 if gradients[0] is None else gradients[0]
 
     def end_backward(self) -> list[Tensor | None]:
         found, self._input_gradient, self._output_gradient = self._input_gradient, None, None
@@ -159,14 +181,14 @@ def run(call: Any) -> Any:
     refuse_transforms(type(layer).__name__, tensors)
     dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
     apart = layer.bidirectional or dropout > 0
-    _refuse(layer, x, call.packed)
+    _refuse(layer, x)
     groups = layer.num_layers if apart else 1
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
     share = groups * directions
     allowed = allowance_of(layer.budget)
     each = len(call.parameters()) // (groups * directions)
-    output, finals, reports, kept = x, [], [], 0
+    output, finals, reports, kept, needed = x, [], [], 0, 0
     for group in range(groups):
         if group > 0:
             output = torch.nn.functional.dropout(output, dropout, training=True) if dropout > 0 else output
@@ -182,17 +204,20 @@ def run(call: Any) -> Any:
             except Error as error:
                 if share == 1 or error.least_budget is None or allowed.shared:
                     raise
-                raise Error(
-                    f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
-                    f"one needs at least {error.least_budget} bytes",
-                    error.code,
-                    share * error.least_budget,
-                    f"allow {share * error.least_budget}",
-                ) from None
+                needed = max(needed, error.least_budget)  # others may need more
+                final, y, report = *_output_alone(kernel, output, own, sizes, direction == 1), None
             parts.append(y)
             finals.append(final)
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
+    if needed > 0:
+        raise Error(
+            f"{type(layer).__name__}: its {share} runs over the sequence share the budget of {layer.budget} equally, and "
+            f"one needs at least {needed} bytes",
+            "infeasible_budget",
+            share * needed,
+            f"allow {share * needed}",
+        )
     own = [report for report in reports if report is not None]
     set_report(None)
     if own:
@@ -202,13 +227,8 @@ def run(call: Any) -> Any:
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
-def _refuse(layer: Any, x: Tensor, packed: bool) -> None:
+def _refuse(layer: Any, x: Tensor) -> None:
     """What torch's kernels do not do in chunks."""
-    if packed and layer.bidirectional:
-        raise Error(
-            f"{type(layer).__name__} with a budget: a packed sequence in both directions runs on the CPU in float32 or "
-            "float64 alone; pad it, or leave budget= out"
-        )
     if layer.bidirectional and layer.mode.startswith("RNN") and x.dtype == torch.float16 and x.is_cuda:
         # Measured on an H200 with cuDNN: numbers far apart, by neither's rounding. Until that is understood nobody gets them.
         raise Error(
@@ -228,6 +248,9 @@ def _one(
     backwards: bool,
 ) -> tuple[list[Tensor], Tensor, Any]:
     states = [state.contiguous() for state in states]
+    if torch.is_autocast_enabled(x.device.type):
+        kernel.dtypes = _dtypes_of(kernel, x, sizes, states)
+        states = [state.to(dtype) for state, dtype in zip(states, kernel.dtypes[1:])]
     length = x.shape[0] if sizes is None else len(sizes)
     best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
     kernel.alike = torch.is_grad_enabled() and x.device.type == "cpu"
@@ -261,8 +284,30 @@ def _one(
     return list(results[0]), results[1][0], running_report()
 
 
+def _output_alone(
+    kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
+) -> tuple[Leaves, Tensor]:
+    """What the runs above read, of a run that does not fit."""
+    with torch.no_grad():
+        final, y = _whole(kernel, x, states, sizes, backwards)
+    return final, y.requires_grad_()
+
+
+def _dtypes_of(kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor]) -> list[torch.dtype]:
+    """What autocast makes of the output and the states of the whole sequence, seen on its shortest like. Of packed sequences it
+    depends on whether all are of one length, which those of a chunk may be where not all of the whole are."""
+    few = sizes if sizes is None or len(sizes) == 1 else sizes[[0, -1]]
+    with torch.no_grad():
+        after, y = kernel(x[: 1 if few is None else int(few.sum())], states, few)
+    return [tensor.dtype for tensor in (y, *after) if tensor is not None]
+
+
 def _whole(kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool) -> tuple[Leaves, Tensor]:
     """Without a plan, in as few calls as cuDNN takes."""
+    if sizes is not None and backwards:
+        rows = Rows(sizes).from_the_end(0, len(sizes), x.device)
+        states, y = kernel(x[rows], states, sizes)
+        return states, y[rows]  # the same rows: from the end of the end is from the beginning
     if sizes is not None or x.shape[0] <= _LONGEST:
         return kernel(x, states, sizes)
     parts = list(x.split(_LONGEST))
