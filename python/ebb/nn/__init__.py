@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recurrent and spiking layers for PyTorch that train in the memory you have.
 
-``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF`` and ``ALIF`` spike.
+``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF`` and ``ALIF`` spike. ``convert`` makes the layers of a
+model that is there already such ones, ``revert`` makes them torch's again.
 """
 
+from ebb.nn._convert import convert, revert
 from ebb.nn._report import LayerReport
 from ebb.nn.rnn import GRU, LSTM, RNN
 from ebb.nn.spiking import ALIF, LIF, ALIFCell, LIFCell
 
-__all__ = ["ALIF", "GRU", "LIF", "LSTM", "RNN", "ALIFCell", "LIFCell", "LayerReport"]
+__all__ = ["ALIF", "GRU", "LIF", "LSTM", "RNN", "ALIFCell", "LIFCell", "LayerReport", "convert", "revert"]
 
 for _name in __all__:  # the names that users write, in tracebacks and pickles too
     globals()[_name].__module__ = "ebb.nn"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from ebb._base.budget import Budget
+from ebb._base.budget import Budget, BudgetLike
 from ebb._base.errors import Error
 from ebb._loop.last_report import reported, set_report
 from ebb._tensor.eager import eager
@@ -43,7 +43,7 @@ _ABOUT = """{what}, in the memory you have.
     """
 
 
-class _Bounded(torch.nn.RNNBase):
+class Bounded(torch.nn.RNNBase):
     """What the three layers share. A class beside torch's own in the bases of each."""
 
     budget: Budget | float | str | None
@@ -63,18 +63,34 @@ class _Bounded(torch.nn.RNNBase):
         **kwargs: Any,
     ) -> None:
         _native.refuse_codec(self, kwargs)
-        _native.allowed(budget)
-        if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-            raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         super().__init__(*args, **kwargs)
         if self.proj_size:
             raise Error(
                 f"{type(self).__name__}: proj_size is {self.proj_size}; there are no projections: leave it out and put "
                 "a torch.nn.Linear behind the layer"
             )
+        self.bind(budget, tiers, chunk, strategy, native)
+
+    def bind(
+        self,
+        budget: BudgetLike | None,
+        tiers: Tier | Sequence[Tier] | None,
+        chunk: int | None,
+        strategy: str,
+        native: bool,
+    ) -> None:
+        """Sets all that torch's layer does not have."""
+        _native.allowed(budget)
+        if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+            raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         self.budget, self.tiers, self.chunk, self.strategy, self.native = budget, tiers, chunk, strategy, native
         self._runs = _native.Runs()
         self.chunk_report: _chunks.ChunkReport | None = None
+
+    def unbind(self) -> None:
+        """Takes it away."""
+        for name in ("budget", "tiers", "chunk", "strategy", "native", "_runs", "chunk_report"):
+            delattr(self, name)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.budget is None else f", budget={self.budget!r}")
@@ -105,7 +121,7 @@ class _Bounded(torch.nn.RNNBase):
 class _Call:
     """One call of a layer: its arguments in one form, and its results back in theirs."""
 
-    def __init__(self, layer: _Bounded, given: Any, hx: Any):
+    def __init__(self, layer: Bounded, given: Any, hx: Any):
         self.layer, self.given, self.hx = layer, given, hx
         self.packed = isinstance(given, PackedSequence)
         self.x: torch.Tensor = given.data if self.packed else given
@@ -243,13 +259,13 @@ class _Call:
         return found, tuple(finals) if len(finals) > 1 else finals[0]
 
 
-class RNN(_Bounded, torch.nn.RNN):
+class RNN(Bounded, torch.nn.RNN):
     __doc__ = _ABOUT.format(what="Elman's recurrent layer, tanh or relu", name="RNN")
 
 
-class LSTM(_Bounded, torch.nn.LSTM):
+class LSTM(Bounded, torch.nn.LSTM):
     __doc__ = _ABOUT.format(what="Long short-term memory", name="LSTM")
 
 
-class GRU(_Bounded, torch.nn.GRU):
+class GRU(Bounded, torch.nn.GRU):
     __doc__ = _ABOUT.format(what="Gated recurrent units", name="GRU")
