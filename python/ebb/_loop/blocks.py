@@ -18,7 +18,7 @@ class Blocks(Protocol):
     length: int  # time steps in all of them
     name: str
     advice: str  # to whoever runs their function for the first time; empty where it is known what it does
-    divisible: bool  # a block is several time steps; shorter ones would keep less at once
+    divisible: bool  # a block is several time steps, between which it can be stopped
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:
         """Of one block, on the compute device and cut off from any graph; with `gradients` those that want one are

@@ -64,7 +64,17 @@ class _Kernel:
             if batch_sizes is not None:
                 running = int(batch_sizes[0])
                 now = [state[:, :running].contiguous() for state in carry]
-                y, *after = _KERNELS[self._mode](x, batch_sizes, now if lstm else now[0], *rest)
+                try:
+                    y, *after = _KERNELS[self._mode](x, batch_sizes, now if lstm else now[0], *rest)
+                except RuntimeError as error:
+                    if "primitive descriptor" not in str(error):
+                        raise
+                    # Torch hands sequences of one length to oneDNN, and those of a chunk may be of one where not all are.
+                    raise Error(
+                        "LSTM with a budget: packed sequences in float16 need a oneDNN that has float16 for this processor; "
+                        "take bfloat16, or leave budget= out",
+                        "unavailable",
+                    ) from error
                 # Who has ended keeps the last state.
                 return [torch.cat([new, old[:, running:].to(new.dtype)], 1) for new, old in zip(after, carry)], y
             y, *after = _KERNELS[self._mode](
@@ -97,6 +107,7 @@ class _Segments:
     steps, then all that come before those, and so on: chunks become smaller, as they do forwards."""
 
     advice = ""
+    divisible = False
 
     def __init__(self, name: str, kernel: _Kernel, x: Tensor, batch_sizes: Tensor | None, chunk: int, backwards: bool):
         self.name = name
@@ -105,7 +116,6 @@ class _Segments:
         self.length = x.shape[0] if batch_sizes is None else len(batch_sizes)
         self._rows = None if batch_sizes is None else Rows(batch_sizes)
         self.count = -(-self.length // chunk)
-        self.divisible = chunk > 1
         self._output: Tensor | None = None
         self._output_gradient: Tensor | None = None
         self._input_gradient: Tensor | None = None
