@@ -154,10 +154,12 @@ def test_layers_in_chunks_of_cudnn(name, how, dtype):
     assert all(run.measured["forwards"] > run.steps for run in ours.report.runs)
 
 
-def test_packed_sequences_in_chunks():
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_packed_sequences_in_chunks(bidirectional):
     torch.manual_seed(0)
-    plain = torch.nn.LSTM(16, 32, 2, device="cuda")
-    ours = ebb.nn.LSTM(16, 32, 2, device="cuda", budget="60MiB", chunk=30, strategy="revolve")
+    how = {"device": "cuda", "bidirectional": bidirectional}
+    plain = torch.nn.LSTM(16, 32, 2, **how)
+    ours = ebb.nn.LSTM(16, 32, 2, budget="240MiB" if bidirectional else "60MiB", chunk=30, strategy="revolve", **how)
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(300, 4, 16, device="cuda")
     found = []
@@ -167,7 +169,8 @@ def test_packed_sequences_in_chunks():
         (y.data.pow(2).sum() + h.sum() + c.sum()).backward()
         found.append([y.data.detach(), h.detach(), c.detach(), *(p.grad for p in layer.parameters())])
     for a, b in zip(*found):
-        assert torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+        # cuDNN's products have the precision of TF32, 2^-11, and are added in another order.
+        assert float((a - b).abs().max()) <= 1e-3 * max(1.0, float(a.abs().max()))
 
 
 def test_beyond_what_cudnn_takes_at_once():
