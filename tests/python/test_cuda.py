@@ -169,8 +169,9 @@ def test_packed_sequences_in_chunks(bidirectional):
         (y.data.pow(2).sum() + h.sum() + c.sum()).backward()
         found.append([y.data.detach(), h.detach(), c.detach(), *(p.grad for p in layer.parameters())])
     for a, b in zip(*found):
-        # cuDNN's products have the precision of TF32, 2^-11, and are added in another order.
-        assert float((a - b).abs().max()) <= 1e-3 * max(1.0, float(a.abs().max()))
+        # Backwards cuDNN's products, in the precision of TF32, are those of other rows at a time.
+        tolerance = 1e-3 if bidirectional else 1e-4
+        assert torch.allclose(a, b, rtol=tolerance, atol=tolerance * (float(a.abs().max()) if bidirectional else 1))
 
 
 def test_beyond_what_cudnn_takes_at_once():
