@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from ebb._base.budget import Budget
 from ebb._loop.arguments import device_of, named
@@ -17,7 +16,7 @@ from ebb._loop.last_report import last_report
 from ebb._loop.scan import scan
 from ebb._tensor.context import Surroundings
 from ebb._tensor.reach import reach
-from ebb._tensor.trees import Structure
+from ebb._tensor.trees import Structure, leaves_of, mapped
 
 
 @dataclass(frozen=True)
@@ -124,16 +123,16 @@ def _gradients(
         return value
 
     with torch.enable_grad():
-        init, xs = tree_map(leaf, init), xs if callable(xs) else tree_map(leaf, xs)
+        init, xs = mapped(leaf, init), xs if callable(xs) else mapped(leaf, xs)
         modules, tensors = reach(f)  # before f leaves something behind
-        results = tree_leaves(scan(f, init, xs, budget=budget, **options))
+        results = leaves_of(scan(f, init, xs, budget=budget, **options))
         outputs = [r for r in results if isinstance(r, Tensor)]
         roots = [r for r in outputs if r.requires_grad]
         generator = torch.Generator().manual_seed(1)
         seeds = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.device, r.dtype) for r in roots]
         given = {
-            "init": tree_leaves(init),
-            "xs": [] if callable(xs) else tree_leaves(xs),
+            "init": leaves_of(init),
+            "xs": [] if callable(xs) else leaves_of(xs),
             "params": named(options.get("params"))[0],
         }
         wanted = [(f"{name} {k}", t) for name, leaves in given.items() for k, t in enumerate(leaves)]

@@ -20,6 +20,7 @@ from torch.utils import _pytree
 
 from ebb._base.errors import Error
 from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same, value_seen
+from ebb._tensor.trees import flatten, leaves_of, mapped
 
 # What cannot change but by being bound anew.
 _FIXED = (
@@ -134,7 +135,7 @@ class Outside:
     def start_tensors(self) -> list[Tensor]:
         """Those with a history that lie there where the loop begins: its first block gets them as carries too, since they
         may come from what f uses."""
-        leaves = _pytree.tree_leaves(self._start)
+        leaves = leaves_of(self._start)
         found = {id(leaf): leaf for leaf in leaves if _has_history(leaf) and id(leaf) not in self._unused}
         return list(found.values())
 
@@ -148,7 +149,7 @@ class Outside:
         instead = {id(old): new.clone() for old, new in zip(self.start_tensors(), given)}
         for (k, key), value in zip(self.moving, self._start):
             if instead:
-                value = _pytree.tree_map(lambda leaf: instead.get(id(leaf), leaf), value)
+                value = mapped(lambda leaf: instead.get(id(leaf), leaf), value)
             self._places[k].put(key, value)
 
     def results(self, own: list[Any], rest: Iterator[Tensor]) -> list[Any]:
@@ -183,7 +184,7 @@ class Outside:
             place = self._places[k]
             value = place.get(key)
             _check_alone(place, key, place.container if isinstance(place, Items) else value, containers)
-            leaves, spec = _pytree.tree_flatten(value)
+            leaves, spec = flatten(value)
             if any(isinstance(leaf, Tensor) and leaf.layout is not torch.strided for leaf in leaves):
                 raise _refusal(place.said(key), "it holds a sparse tensor")
             parts: list[Any] = []
@@ -220,7 +221,7 @@ class Outside:
 
     def without_gradient(self, carry: list[Any]) -> frozenset[int]:
         """After the first block: which leaves have none. Of a tensor that the block left alone nothing is known."""
-        left_alone = {id(leaf) for leaf in _pytree.tree_leaves(self._start)}
+        left_alone = {id(leaf) for leaf in leaves_of(self._start)}
         return frozenset(
             k
             for k, leaf in enumerate(carry)

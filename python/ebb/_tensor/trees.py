@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested structures of tensors: tuples, named tuples, lists, dicts and None, as lists of leaves and back."""
+"""Nested structures of tensors: whatever torch.utils._pytree knows, dataclasses and None, as lists of leaves and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,6 +18,60 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
+class Fields:
+    """Stands for a dataclass that nobody has registered: a node of its fields, in their order."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def _parts_of(fields: Fields) -> tuple[list[Any], tuple[type, tuple[str, ...]]]:
+    value = fields.value
+    names = tuple(field.name for field in dataclasses.fields(value))
+    return [_noded(getattr(value, name)) for name in names], (type(value), names)
+
+
+def _dataclass(parts: Iterable[Any], kind: tuple[type, tuple[str, ...]]) -> Any:
+    """Without __init__, which may check or compute; frozen ones and those with slots too."""
+    value = object.__new__(kind[0])
+    for name, part in zip(kind[1], parts):
+        object.__setattr__(value, name, part)
+    return value
+
+
+_pytree.register_pytree_node(Fields, _parts_of, _dataclass)
+
+
+def _is_plain_dataclass(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__dataclass_fields__") and kind not in _pytree.SUPPORTED_NODES
+
+
+def _noded(tree: Any) -> Any:
+    """The tree with a node for each dataclass in it."""
+    if _is_plain_dataclass(tree):
+        return Fields(tree)
+    return _pytree.tree_map(lambda leaf: Fields(leaf) if _is_plain_dataclass(leaf) else leaf, tree)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """Leaves and structure. _pytree.tree_unflatten makes dataclasses again."""
+    leaves, spec = _pytree.tree_flatten(tree)
+    if any(_is_plain_dataclass(leaf) for leaf in leaves):
+        leaves, spec = _pytree.tree_flatten(_noded(tree))
+    return leaves, spec
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    return flatten(tree)[0]
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with what the function makes of each leaf."""
+    leaves, spec = flatten(tree)
+    return _pytree.tree_unflatten([function(leaf) for leaf in leaves], spec)
+
+
 class Structure:
     """The structure of one tree. Leaves are tensors or None; anything else is refused by name."""
 
@@ -25,14 +80,17 @@ class Structure:
         self._alone = isinstance(tree, Tensor)
         self._tuple = type(tree) is tuple and all(isinstance(leaf, Tensor) for leaf in tree)
         leaves, self._spec = _pytree.tree_flatten(tree)
-        self._model = _pytree.tree_unflatten([None] * len(leaves), self._spec)
+        self._noded = any(_is_plain_dataclass(leaf) for leaf in leaves)
+        if self._noded:
+            leaves, self._spec = _pytree.tree_flatten(_noded(tree))
         self._width = len(leaves)
         self._present = [leaf is not None for leaf in leaves]
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise Error(
-                    f"{what} holds a {_kind(leaf)}; it may hold tensors and None, in tuples, lists and dicts: "
-                    "make numbers tensors (torch.tensor(...)), or let f capture what does not change"
+                    f"{what} holds a {_kind(leaf)}; it may hold tensors and None, in tuples, lists, dicts, dataclasses and what "
+                    "torch.utils._pytree knows: make numbers tensors (torch.tensor(...)), or let f capture what does not "
+                    "change"
                 )
 
     def leaves(self, tree: Any) -> list[Tensor | None]:
@@ -44,18 +102,26 @@ class Structure:
             # The common case of several states, without a walk.
             if type(tree) is tuple and len(tree) == self._width and all(isinstance(leaf, Tensor) for leaf in tree):
                 return list(tree)
-        leaves, spec = _pytree.tree_flatten(tree)
-        if spec != self._spec:
-            leaves, spec = _pytree.tree_flatten(_in_order(tree, self._model))
-        if spec != self._spec:
-            raise Error(
-                f"{self._what} changes its structure: it was {self._spec}, and is {spec}; "
-                "f must return the same structure at every step"
-            )
+        leaves = self.parts(tree)
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Tensor):
+                if [id(part) for part in leaves_of(leaf)] != [id(leaf)]:
+                    raise self._changed(tree)
                 raise Error(f"{self._what} holds a {_kind(leaf)}; it may hold tensors and None")
         return leaves
+
+    def parts(self, tree: Any) -> list[Any]:
+        """Of another tree: what is where this one has leaves."""
+        try:
+            return list(self._spec.flatten_up_to(_noded(tree) if self._noded else tree))
+        except ValueError:
+            raise self._changed(tree) from None
+
+    def _changed(self, tree: Any) -> Error:
+        was, now = (" ".join(str(spec).split()) for spec in (self._spec, flatten(tree)[1]))
+        return Error(
+            f"{self._what} changes its structure: it was {was}, and is {now}; f must return the same structure at every step"
+        )
 
     @property
     def tensors(self) -> int:
@@ -85,23 +151,6 @@ class Structure:
         """The tree with these tensors where it had tensors, and None where it had None."""
         rest = iter(tensors)
         return self.tree([next(rest) if there else None for there in self._present])
-
-
-def _in_order(tree: Any, like: Any) -> Any:
-    """Dicts with their keys in the order that `like` has them in."""
-    if type(tree) is not type(like):
-        return tree
-    if isinstance(tree, dict):
-        if tree.keys() != like.keys():
-            return tree
-        ordered = tree.copy()  # keeps what a kind of dict has beside its items
-        ordered.clear()
-        ordered.update((key, _in_order(tree[key], like[key])) for key in like)
-        return ordered
-    if isinstance(tree, (list, tuple)) and len(tree) == len(like):
-        parts = [_in_order(a, b) for a, b in zip(tree, like)]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return tree
 
 
 def kind_of(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
