@@ -67,7 +67,9 @@ class Registered:
         self.h, self.c, self.name = h, c, name
 
 
-_pytree.register_pytree_node(Registered, lambda it: ([it.h, it.c], it.name), lambda parts, name: Registered(*parts, name))
+_pytree.register_pytree_node(
+    Registered, lambda it: ([it.h, it.c], it.name), lambda parts, name: Registered(*parts, name)
+)
 
 
 @dataclasses.dataclass
@@ -78,7 +80,9 @@ class RegisteredData:
     c: Tensor
 
 
-_pytree.register_pytree_node(RegisteredData, lambda it: ([it.c, it.h], None), lambda parts, _: RegisteredData(*[*parts][::-1]))
+_pytree.register_pytree_node(
+    RegisteredData, lambda it: ([it.c, it.h], None), lambda parts, _: RegisteredData(*[*parts][::-1])
+)
 
 KINDS = [Plain, Frozen, lambda h, c: Slotted(h=h, c=c), Checked, Registered, RegisteredData]
 NAMES = ["plain", "frozen", "slotted", "checked", "registered", "registered dataclass"]

@@ -24,6 +24,7 @@ from ebb._loop.step import TorchStep
 from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import State
 from ebb._loop.wishes import Settled, settle
+from ebb._tensor.cached import refuse_cached
 from ebb._tensor.captures import find_captures
 from ebb._tensor.context import Surroundings
 from ebb._tensor.eager import eager
@@ -137,6 +138,7 @@ class Chain(torch.nn.Module):
     def forward(self, input: Any) -> Any:
         if self.budget is None or not torch.is_grad_enabled():
             return self.sequential(input)
+        refuse_cached("Chain", self.sequential)
         leaves = Structure(input, "the input").leaves(input)
         refuse_transforms("Chain", [leaf for leaf in leaves if leaf is not None])
         options = self._options(self.budget)

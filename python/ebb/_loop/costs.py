@@ -14,6 +14,7 @@ from ebb._loop.blocks import Leaves
 from ebb._loop.recorder import Recorder, quiet_hooks
 from ebb._loop.tape import Tape
 from ebb._tensor.memory import peak_beside, peak_of, seconds_of
+from ebb._tensor.outside import Form
 from ebb._tensor.trees import can_have_gradient
 
 _ROUNDS = 2
@@ -57,18 +58,25 @@ def measure(
     device: torch.device,
     block: int = 0,
     own: Container[int] = (),
+    forms: list[Form] | None = None,
 ) -> Costs:
     """Runs the block a few times, forward and back. Gradients go nowhere. `own`: ids of parameters that no other block uses.
     Their gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which
-    takes memory for one more of each."""
+    takes memory for one more of each. `forms`: of what f keeps outside, before the block."""
     blocks, gradients = recorder.blocks, recorder.no_gradients([])
     params = recorder.facts.params
 
+    def begin() -> None:
+        if forms is not None:
+            recorder.around.outside.forms = forms
+
     def forward() -> None:
+        begin()
         with torch.no_grad():
             blocks.run(block, [None if t is None else t.clone() for t in initial], blocks.inputs(block, False))
 
     def record() -> Tape:
+        begin()
         tape, _ = recorder.recorded(block, initial)
         recorder.check(block, tape)
         return tape
@@ -81,6 +89,7 @@ def measure(
         return [of_p for p, of_p in zip(params, gradients.params) if of_p is not None and id(p) in own]
 
     def plain() -> None:
+        begin()
         carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in initial]
         inputs = blocks.inputs(block, True)
         with torch.enable_grad():

@@ -16,7 +16,7 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.state import StateCodec
-from ebb._loop.costs import measure
+from ebb._loop.costs import Costs, measure
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.surprises import ChangesLater, TooHeavy
@@ -109,6 +109,8 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
             loop.options.budget.unsettle()
         except ChangesLater:
             loop.around.put_back(loop.before)
+            if loop.around.cached.fill():
+                loop = replace(loop, before=loop.around.look())
         except BaseException:
             loop.around.put_back(loop.before)
             raise
@@ -132,11 +134,7 @@ def examine(loop: Loop) -> Examined:
         if options.preserve_rng_state:
             around.put_back(loop.before)
             _check_repeats(recorder, loop.start, found.head)
-        if options.codecs is None:
-            known = Remembered(measure(recorder, loop.start, *found.raw, loop.device), found.weight, found.raw)
-        else:
-            around.put_back(loop.before)
-            known = _measure_coded(recorder, loop, found)
+        known = _measured(recorder, loop, found, after)
         remembered.put(loop.key, known)
         around.put_back(after)
         around.outside.forms = found.forms
@@ -157,14 +155,16 @@ def _look(loop: Loop) -> _Found:
     look = first_look(blocks, around, 0, start)
     tape = look.tape
     known = len(around.outside.moving)
+    still = around.cached.is_still()
     around.learn()
     used = reached_leaves(tape.out + tape.ys, tape.since)
     unused = [k for k, leaf in enumerate(tape.carry[loop.own :]) if id(leaf) not in used]
     around.outside.leave_out(unused)
-    if unused or len(around.outside.moving) > known:
+    if unused or len(around.outside.moving) > known or not still:
         raise ChangesLater
     own = [leaf for leaf in tape.carry + tape.inputs if leaf is not None]
-    params = find_captures(around.tensors(), tape.out + tape.ys, own, tape.since, loop.options.params or [])
+    given = (loop.options.params or []) + around.cached.tensors()
+    params = find_captures(around.tensors(), tape.out + tape.ys, own, tape.since, given)
     refuse_transforms(blocks.name, [t for t in [*tape.out, *tape.ys] if t is not None])
     head = Head(
         loop.before,
@@ -199,6 +199,35 @@ def _look(loop: Loop) -> _Found:
     return _Found(facts, head, around.outside.forms, Weight(raw[0], sum(look.counts), max(look.counts)), raw, shared)
 
 
+def _measured(recorder: Recorder, loop: Loop, found: _Found, after: View) -> Remembered:
+    first = found.raw
+    live, around = found.head.leaves, recorder.around
+    second = _has_second(recorder, loop, found)
+    if second:
+        around.put_back(after)
+        around.outside.forms = found.forms
+        more = recorder.weighed(1, live, found.weight, sys.maxsize)[-1]
+        if more is not None:
+            found = replace(found, raw=(more.bytes, first[1]), weight=more)
+    around.put_back(loop.before)
+    if loop.options.codecs is not None:
+        return _measure_coded(recorder, loop, found, first, second)
+    costs = measure(recorder, loop.start, *found.raw, loop.device)
+    if second:
+        around.put_back(after)
+        also = measure(recorder, live, *found.raw, loop.device, 1, forms=found.forms)
+        costs = Costs(*map(max, vars(costs).values(), vars(also).values()))
+    return Remembered(costs, found.weight, found.raw, first)
+
+
+def _has_second(recorder: Recorder, loop: Loop, found: _Found) -> bool:
+    """Where f begins with nothing and makes its own zeros, which have no gradient, the first block keeps less than others:
+    the second is measured too, if there is one."""
+    live, until = found.head.leaves, loop.options.until
+    made = len(live) > len(loop.start)
+    return made and recorder.blocks.count > 1 and (until is None or not until(live))
+
+
 def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
     """Runs the first block once more. Kernels may differ by roundings where there is no graph."""
     blocks = recorder.blocks
@@ -222,7 +251,7 @@ def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
             )
 
 
-def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
+def _measure_coded(recorder: Recorder, loop: Loop, found: _Found, first: tuple[int, int], second: bool) -> Remembered:
     """What blocks cost whose tapes or states are kept encoded. Where it depends on the values how small they become,
     the first of them, which may be all zeros, say little: later ones are looked at too."""
     facts, blocks, until = recorder.facts, recorder.blocks, loop.options.until
@@ -231,11 +260,11 @@ def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
     codecs = facts.tape_codec, None if facts.state_codec is None else facts.state_codec.codec
     varies = any(codec is not None and codec.varies for codec in codecs)
     # Not at the last one, which may be shorter.
-    for block in range(max(1, min(blocks.count - 1, _LOOKED_AT if varies else 1))):
+    for block in range(max(1, min(blocks.count - 1, _LOOKED_AT if varies else 1 + second))):
         if block > 0 and until is not None and until(live):
             break
         tape, taken = recorder.recorded(block, live, cautious=True)
-        if facts.tape_codec is not None:
+        if facts.tape_codec is not None and block >= second:
             tape_bytes = min(tape_bytes, taken + found.shared)
         live = tape.after.leaves
         if facts.state_codec is not None:
@@ -248,4 +277,5 @@ def _measure_coded(recorder: Recorder, loop: Loop, found: _Found) -> Remembered:
         state_bytes = max(StateLayout(kept).bytes, storage_bytes(kept.tensors()))
     costs = measure(recorder, start, tape_bytes, state_bytes, loop.device)
     costs = replace(costs, live=found.raw[1]) if coded else costs
-    return Remembered(costs, Weight(costs.tape) if facts.tape_codec is not None else found.weight, found.raw, coded)
+    weight = Weight(costs.tape) if facts.tape_codec is not None else found.weight
+    return Remembered(costs, weight, found.raw, first, coded)

@@ -19,7 +19,8 @@ class Remembered:
 
     costs: Costs  # of the heaviest
     weight: Weight  # of the heaviest
-    raw: tuple[int, int]  # bytes of the first tape and of a state, without codecs
+    raw: tuple[int, int]  # bytes of a tape and of a state, without codecs
+    first: tuple[int, int]  # the same of the first block alone, by which it is known again
     coded: list[bool] | None = None  # leaves of the carry that are kept encoded
     fits: set[int] = field(default_factory=set)  # budgets that hold everything
     settled: Settled = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Remembered:
         """What was found holds where the first tape and state take so much."""
         if self.varies and raw[1] == self.raw[1]:
             return raw[0] <= self.kept[0]
-        return raw == self.raw
+        return raw == self.first
 
 
 remembered: Section[Remembered] = cache.section()

@@ -31,4 +31,4 @@ class Stateful:
         else:
             outside.give(carry)
         leaves, ys = self._blocks.run(block, own, inputs)
-        return leaves + outside.take(leaves), ys
+        return leaves + outside.take(leaves, carry), ys

@@ -41,7 +41,7 @@ def weigh_all(recorder: Recorder, start: Leaves, known: Remembered, options: Opt
         return
     block, state = heaviest
     around.restore(state.snapshot)
-    costs = measure(recorder, state.leaves, weight.bytes, known.costs.state, device, block)
+    costs = measure(recorder, state.leaves, weight.bytes, known.costs.state, device, block, forms=around.outside.forms)
     known.costs = replace(costs, live=known.costs.live, scratch=max(costs.scratch, known.costs.scratch))
 
 

@@ -112,7 +112,8 @@ def find_captures(
     leaves, crossings = _reached(outputs, {id(tensor) for tensor in own}, _edges(own), since)
     found = leaves + _tensors_at(crossings, reached + given)
     _check_independent(found, own)
-    ordered = [tensor for tensor in given if tensor.requires_grad]
+    inside = _sources(found + given)
+    ordered = [tensor for tensor in given if tensor.requires_grad and id(tensor) not in inside]
     known = {id(tensor) for tensor in ordered}
     return ordered + [tensor for tensor in found if id(tensor) not in known]
 
@@ -133,6 +134,12 @@ def _tensors_at(crossings: list[tuple[Any, int]], candidates: list[Tensor]) -> l
             "f; name it in params=, or hand it in through init or xs, so that its gradient is not lost"
         )
     return [at[crossing] for crossing in crossings]
+
+
+def _sources(tensors: list[Tensor]) -> set[int]:
+    """By id, the leaves that some of them were computed from: their gradients come by those."""
+    derived = [tensor for tensor in tensors if tensor.grad_fn is not None]
+    return {id(leaf) for leaf in _reached(derived, set(), set(), 0)[0]}
 
 
 def _check_independent(captures: list[Tensor], own: list[Tensor]) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ebb._base.errors import Error
+from ebb._tensor.cached import Cached
 from ebb._tensor.outside import Form, Outside
 from ebb._tensor.places import Seen
 from ebb._tensor.reach import Reach
@@ -59,6 +60,7 @@ class Surroundings:
         found = Reach(function, modules)
         self._own_generators = found.generators if random else []
         self._tensors, self._modules = found.tensors, found.modules
+        self.cached = Cached(self._modules)
         self._all_buffers = [b for module in self._modules for b in module.buffers() if b is not None]
         self._all_buffers += [t for t in self._tensors if _is_small(t)]
         known = {id(b) for b in self._all_buffers}
@@ -93,6 +95,7 @@ class Surroundings:
         """A loop begins, where all is as it was seen; `own`: the leaves of its carry."""
         self._still = view
         self._watch()
+        self.cached.begin()
         self.outside.begin(view.places, own)
 
     def _watch(self) -> None:
@@ -103,6 +106,8 @@ class Surroundings:
     def learn(self) -> bool:
         """After f has run: whether more has changed since the loop began than was known to. Tensors count as changed that
         were written to, whatever is in them now."""
+        if self.cached.learn():
+            return True  # what computing them drew or changed says nothing about f
         before, now = self._still, self._versions()
         late = self._random and not self.draws and not self._same(before.generators, self._generators())
         self.draws = self.draws or late
@@ -127,7 +132,11 @@ class Surroundings:
 
     def is_still(self) -> bool:
         """Nothing has changed since the loop began but what is known to, as far as identities and versions tell."""
-        return self.outside.is_still() and all(tensor._version == version for tensor, version in self._watched)
+        return (
+            self.outside.is_still()
+            and self.cached.is_still()
+            and all(tensor._version == version for tensor, version in self._watched)
+        )
 
     def place(self, leaves: list[Any], rest: Iterator[Tensor]) -> Iterator[Tensor]:
         """After a loop: of its results, behind its carry, those that f keeps outside. Returns the others."""
@@ -181,7 +190,8 @@ class Surroundings:
 
     def tensors(self) -> list[Tensor]:
         """All that is found from f."""
-        return self._tensors + [t for module in self._modules for t in (*module.parameters(), *module.buffers())]
+        own = [t for module in self._modules for t in (*module.parameters(), *module.buffers())]
+        return self._tensors + own + self.cached.tensors()
 
     def reaches(self, tensors: list[Tensor]) -> bool:
         """All of them are found from f."""
@@ -241,6 +251,7 @@ class Surroundings:
         kept, undone = self.snapshot(), self.outside.as_seen(self._still.places)  # the caller may have reset something
         try:
             with contextlib.ExitStack() as stack:
+                stack.enter_context(self.cached.again())
                 if self.autocast:
                     for kind, dtype, enabled in self._autocast:
                         stack.enter_context(

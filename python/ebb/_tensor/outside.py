@@ -45,6 +45,10 @@ _FIXED = (
 )
 
 
+class Carried(list[Any]):
+    """A list of ours that f gets its carry from: its tensors are given as they are, like any carry, and not as clones."""
+
+
 class _At(NamedTuple):
     """Stands for the tensor at this place of the carry."""
 
@@ -161,7 +165,7 @@ class Outside:
         """Puts the tensors of a carry where they belong; clones, which may be changed in place."""
         self._given = {}
 
-        def tensor(leaf: int) -> Any:
+        def tensor(leaf: int, clone: bool) -> Any:
             if leaf < self.own or not clone:
                 return carry[leaf]
             if leaf not in self._given:
@@ -169,13 +173,16 @@ class Outside:
             return self._given[leaf]
 
         for (k, key), form in zip(self.moving, self.forms):
-            leaves = [tensor(part.leaf) if type(part) is _At else part for part in form.parts]
-            self._places[k].put(key, _pytree.tree_unflatten(leaves, form.spec))
+            place = self._places[k]
+            cloned = clone and not (isinstance(place, Items) and isinstance(place.container, Carried))
+            leaves = [tensor(part.leaf, cloned) if type(part) is _At else part for part in form.parts]
+            place.put(key, _pytree.tree_unflatten(leaves, form.spec))
 
-    def take(self, own: list[Any]) -> list[Tensor | None]:
+    def take(self, own: list[Any], given: list[Any]) -> list[Tensor | None]:
         """The tensors that lie there now; None for one that is there, or in the caller's carry, already: so that its
-        gradients are added as autograd adds them."""
+        gradients are added as autograd adds them. `given`: the carry before, of which some may be left."""
         self._check_shared()
+        before = {id(leaf) for leaf in given}
         at = {id(leaf): k for k, leaf in enumerate(own) if leaf is not None}
         containers: set[int] = set()
         found: list[Tensor | None] = []
@@ -188,9 +195,9 @@ class Outside:
             if any(isinstance(leaf, Tensor) and leaf.layout is not torch.strided for leaf in leaves):
                 raise _refusal(place.said(key), "it holds a sparse tensor")
             parts: list[Any] = []
-            kinds.append([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if _is_carried(leaf)])
+            kinds.append([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if _is_carried(leaf, before)])
             for leaf in leaves:
-                if _is_carried(leaf):
+                if _is_carried(leaf, before):
                     found.append(None if id(leaf) in at else leaf)
                     parts.append(_At(at.setdefault(id(leaf), len(own) + len(found) - 1)))
                 elif isinstance(leaf, (_FIXED, Tensor)) or id(leaf) in self._known:
@@ -236,9 +243,9 @@ class Outside:
                 raise _refusal(name, f"after the first block it held {_said(before)} and then {_said(now)}")
 
 
-def _is_carried(leaf: Any) -> bool:
+def _is_carried(leaf: Any, before: set[int]) -> bool:
     """Parameters stay what they are."""
-    return isinstance(leaf, Tensor) and not (leaf.requires_grad and leaf.is_leaf)
+    return isinstance(leaf, Tensor) and (not (leaf.requires_grad and leaf.is_leaf) or id(leaf) in before)
 
 
 def _check_alone(place: Place, key: Any, value: Any, met: set[int]) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def _parts_of(fields: Fields) -> tuple[list[Any], tuple[type, tuple[str, ...]]]:
 
 def _dataclass(parts: Iterable[Any], kind: tuple[type, tuple[str, ...]]) -> Any:
     """Without __init__, which may check or compute; frozen ones and those with slots too."""
-    value = object.__new__(kind[0])
+    value: Any = object.__new__(kind[0])
     for name, part in zip(kind[1], parts):
         object.__setattr__(value, name, part)
     return value
@@ -68,6 +68,8 @@ def leaves_of(tree: Any) -> list[Any]:
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with what the function makes of each leaf."""
+    if isinstance(tree, Tensor):
+        return function(tree)
     leaves, spec = flatten(tree)
     return _pytree.tree_unflatten([function(leaf) for leaf in leaves], spec)
 
@@ -83,7 +85,7 @@ class Structure:
         self._noded = any(_is_plain_dataclass(leaf) for leaf in leaves)
         if self._noded:
             leaves, self._spec = _pytree.tree_flatten(_noded(tree))
-        self._width = len(leaves)
+        self.width = len(leaves)
         self._present = [leaf is not None for leaf in leaves]
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Tensor):
@@ -100,7 +102,7 @@ class Structure:
                 return [tree]
         elif self._tuple:
             # The common case of several states, without a walk.
-            if type(tree) is tuple and len(tree) == self._width and all(isinstance(leaf, Tensor) for leaf in tree):
+            if type(tree) is tuple and len(tree) == self.width and all(isinstance(leaf, Tensor) for leaf in tree):
                 return list(tree)
         leaves = self.parts(tree)
         for leaf in leaves:
@@ -167,8 +169,8 @@ def check_outputs(leaf: int, kind: tuple[torch.Size, torch.dtype], column: Itera
             )
 
 
-def check_alike(what: str, before: list[Tensor | None], after: list[Tensor | None]) -> None:
-    """Leaf by leaf the same shape, dtype and device."""
+def check_alike(what: str, before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Leaf by leaf the same shape, dtype and device, or None."""
     for k, (old, new) in enumerate(zip(before, after)):
         if old is None and new is None:
             continue
@@ -181,7 +183,7 @@ def check_alike(what: str, before: list[Tensor | None], after: list[Tensor | Non
         )
 
 
-def _said(leaf: Tensor | None) -> str:
+def _said(leaf: Any) -> str:
     return "None" if leaf is None else f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)} on {leaf.device}"
 
 
