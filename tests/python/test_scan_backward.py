@@ -392,3 +392,39 @@ def test_a_tensor_that_is_the_output_of_many_steps(every, chunk, uses):
 
     init = torch.tensor(0), torch.zeros(3, 5), torch.ones(3, 5, requires_grad=True)
     compare(f, init, torch.randn(40, 3, 5), [weight], chunk=chunk)
+
+
+# ------------------------------------------------------------------------------------------------ hooks of tensors in f
+
+
+def hooked(asked, into, out):
+    """Gradients of the carry are changed on their way back: of what f gets, or of what it returns."""
+    cell = torch.nn.GRUCell(WIDTH, WIDTH)
+
+    def f(h, x):
+        if into and (not asked or h.requires_grad):
+            h.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+        h = cell(x, h)
+        if out and (not asked or h.requires_grad):
+            h.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1) * 0.9)
+        return h, h
+
+    return f, list(cell.parameters())
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+@pytest.mark.parametrize("into", [True, False])
+def test_hooks_on_tensors_of_f(chunk, into):
+    f, params = hooked(True, into, not into)
+    compare(f, numbers(BATCH, WIDTH), numbers(40, BATCH, WIDTH), params, chunk=chunk)
+
+
+def test_hooks_on_tensors_without_gradient_have_a_remedy():
+    f, params = hooked(False, True, False)
+    init, xs = numbers(BATCH, WIDTH), numbers(40, BATCH, WIDTH)
+    with pytest.raises(ebb.Error, match="scan: f registers a hook.*if h.requires_grad: h.register_hook"):
+        ebb.scan(f, init, xs, budget="4KiB", chunk=1)
+    with pytest.raises(ebb.Error, match="while_loop: f registers a hook.*requires_grad"):
+        ebb.while_loop(lambda h: True, lambda h: f(h, xs[0])[0], init, budget="4KiB")
+    with pytest.raises(RuntimeError, match="cannot register a hook"):
+        ebb.scan(f, init.detach(), xs.detach())

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,29 @@ def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
         for tensor in tensors:
             if forward_ad.unpack_dual(tensor).tangent is not None:
                 raise Error(f"{name}: forward-mode derivatives do not go through a budget; leave budget= out")
+
+
+@contextlib.contextmanager
+def explained(name: str, xs: Any = None, planned: bool = True) -> Iterator[None]:
+    """What f raises about what a loop does with it, in words of ours. `planned`: in a budget."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        kind = type(xs).__name__
+        if type(xs) in (list, tuple) and kind in str(error) and all(isinstance(x, Tensor) for x in xs):
+            raise Error(
+                f"{name}: xs is a {kind} of {len(xs)} tensors, so that f gets {len(xs)} inputs at every time step, and it "
+                f"raised {type(error).__name__}: {error}",
+                remedy="if they are the time steps of one input, did you mean torch.stack(xs)?",
+            ) from error
+        raise
+    except RuntimeError as error:
+        if planned and "register a hook on a tensor that doesn't require grad" in str(error):
+            raise Error(
+                f"{name}: f registers a hook on a tensor, and where steps run without a graph tensors have no gradient to hook",
+                remedy="write `if h.requires_grad: h.register_hook(...)`: steps run again with a graph before their backward",
+            ) from error
+        raise
 
 
 def named(params: Iterable[Tensor] | torch.nn.Module | None) -> tuple[list[Tensor], tuple[torch.nn.Module, ...]]:

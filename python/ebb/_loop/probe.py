@@ -14,18 +14,16 @@ from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
 from ebb._base.wish import WORDS, Wish
 from ebb._base.wish import Costs as WishCosts
-from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, named, surroundings_key
+from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, explained, named
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
 from ebb._loop.engine import plan_for
 from ebb._loop.examine import Loop, examine, settled
-from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._loop.given import Given
 from ebb._loop.stateful import Stateful
 from ebb._loop.wishes import whole_bytes
 from ebb._tensor.context import Surroundings
-from ebb._tensor.function_key import function_key
 from ebb._tensor.tier_speed import speed_of
-from ebb._tensor.trees import Structure
 from ebb.tiers import Tier, listed
 
 _POINTS = 12
@@ -138,6 +136,8 @@ def probe(
     chunk: int | None = None,
     strategy: str = "auto",
     length: int | None = None,
+    lengths: Any = None,
+    dim: int = 0,
     reverse: bool = False,
     reduce: str | None = None,
     params: Any = None,
@@ -153,8 +153,8 @@ def probe(
     >>> found.at(found.store_all).forwards
     50
     """
-    carry, inputs = Structure(init, "init"), Inputs(xs, length)
-    if inputs.length == 0:
+    loop = Given(f, init, xs, length=length, dim=dim, lengths=lengths, reverse=reverse, reduce=reduce)
+    if loop.inputs.length == 0:
         raise Error("probe: there are no time steps to measure")
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
@@ -162,43 +162,22 @@ def probe(
         Allowance(0), listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe")
     )
     cuts = []
-    for best in [chunk] if chunk is not None else chunks(inputs.length):
-        cuts.append(_cut(f, carry, carry.leaves(init), inputs, min(best, inputs.length), options, reverse, reduce))
+    with explained("probe", xs):
+        for best in [chunk] if chunk is not None else chunks(loop.inputs.length):
+            cuts.append(_cut(loop, min(best, loop.inputs.length), options))
     return Probe(cuts, options)
 
 
-def _cut(
-    f: Callable,
-    carry: Structure,
-    initial: list[Any],
-    inputs: Inputs,
-    chunk: int,
-    options: Options,
-    reverse: bool,
-    reduce: str | None,
-) -> _Cut:
-    device = device_of(f, initial, inputs.leaves)
-    blocks = ScanBlocks(f, carry, inputs, chunk, device, reverse, reduce)
-    around = Surroundings(f, device, True, options.modules)
-    key = (
-        (
-            "scan",
-            function_key(f),
-            chunk,
-            reverse,
-            reduce,
-            inputs.length,
-            options.codecs and options.codecs.key,
-            *surroundings_key(initial, inputs.leaves, device),
-        ),
-        around.fingerprint(),
-        options.budget.nesting,
-    )
+def _cut(given: Given, chunk: int, options: Options) -> _Cut:
+    initial, inputs = given.start.leaves, given.inputs.leaves
+    device = device_of(given.f, initial, inputs)
+    around = Surroundings(given.f, device, True, options.modules)
+    key = given.key(chunk, device, options.codecs), around.fingerprint(), options.budget.nesting
     before = around.look()
     try:
         with torch.enable_grad():
-            outside = Stateful(blocks, around.outside)
-            loop = Loop(outside, f, initial, inputs.leaves, device, options, key, around, before, len(initial))
+            blocks = Stateful(given.blocks(chunk, device), around.outside)
+            loop = Loop(blocks, given.f, initial, inputs, device, options, key, around, before, len(initial))
             seen = settled(loop, examine)
     finally:
         around.put_back(before)

@@ -20,17 +20,17 @@ from ebb._loop.arguments import (
     checked_codecs,
     chunks,
     device_of,
+    explained,
     named,
     refuse_transforms,
-    surroundings_key,
 )
 from ebb._loop.engine import NOTHING, InBudget, in_budget
 from ebb._loop.fits import Fits
+from ebb._loop.given import Given
 from ebb._loop.last_report import reported
-from ebb._loop.scan_blocks import Inputs, ScanBlocks
+from ebb._loop.scan_blocks import ScanBlocks, pair_of, stacked_shape
 from ebb._loop.surprises import TooHeavy
 from ebb._tensor.eager import eager
-from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
 from ebb.tiers import Tier, listed
 
@@ -47,6 +47,8 @@ def scan(
     chunk: int | None = None,
     strategy: str = "auto",
     length: int | None = None,
+    lengths: Tensor | Sequence[int] | None = None,
+    dim: int = 0,
     reverse: bool = False,
     reduce: str | None = None,
     preserve_rng_state: bool = True,
@@ -73,15 +75,21 @@ def scan(
 
     Gradients reach `init`, `xs` and every tensor that f captures, with the bits of plain autograd.
 
-    init, carry: tensors in any structure of tuples, lists, dicts, named tuples and None; shapes and dtypes stay.
-    xs: the same, the first dimension is time; or arrays; or a function of t; or None, with `length`. Tensors in host memory
-        are brought to the device of `init` block by block.
+    init, carry: tensors in any structure of tuples, lists, dicts, named tuples, dataclasses, types registered with
+        torch.utils._pytree, and None; shapes and dtypes stay. Where init is None f may put anything at its first step.
+    xs: the same, the first dimension is time; or arrays; or a function of t; or None, with `length`; or a PackedSequence.
+        Tensors in host memory are brought to the device of `init` block by block.
     budget: bytes of memory for what backward needs, as a number, as "512MiB", or a shared `ebb.Budget`; or "20%" of what
         keeping everything takes; or "memory", the least that works, "speed", enough to keep everything, or "balanced", where
         bytes x time are least by what the first call measures. `ebb.last_report().budget` says which bytes it became. None: no
         limit, plain autograd.
     tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
     chunk: time steps that are kept or run again together. None: chosen by the length.
+    length: how many time steps to run, where xs has more or does not say.
+    lengths: one for each sample, a list or a tensor, where xs is padded: after its own last step a sample's carry stays as it
+        is and its ys are zeros without a gradient. What is in the padding does not matter. Samples are the first dimension
+        of every x, carry and y. A PackedSequence brings its own, and ys are packed as it is.
+    dim: the dimension of time in all tensors of xs, and in the ys. 1 is what other packages call batch_first.
     reverse: from the last time step to the first; ys stay in their places.
     reduce: "sum" or "mean" of the ys instead of all of them: no memory that grows with time.
     preserve_rng_state: random numbers (dropout) are drawn again alike.
@@ -94,66 +102,46 @@ def scan(
 
     Raises `ebb.Error`, with `least_budget` where the budget is too small. What f raises comes through unchanged.
     """
-    if reduce not in (None, "sum", "mean"):
-        raise Error(f'scan: reduce is {reduce!r}; it is None, "sum" or "mean"')
     chunk = checked_chunk("scan", chunk)
     codecs = checked_codecs("scan", codec, budget, verify)
-    carry = Structure(init, "init")
-    initial = carry.leaves(init)
-    inputs = Inputs(xs, length)
-    if inputs.length == 0:
+    given = Given(f, init, xs, length=length, dim=dim, lengths=lengths, reverse=reverse, reduce=reduce)
+    if given.inputs.length == 0:
         return init, None
-    device = device_of(f, initial, inputs.leaves)
+    device = device_of(given.f, given.start.leaves, given.inputs.leaves)
     if budget is None or not torch.is_grad_enabled():
-        return _plain(f, carry, initial, inputs, device, reverse, reduce)
-    given, modules = named(params)
-    refuse_transforms("scan", [leaf for leaf in initial if leaf is not None] + inputs.leaves + given)
+        with explained("scan", xs, planned=False):
+            return given.results(*_plain(given, device))
+    tensors, modules = named(params)
+    refuse_transforms("scan", given.start.leaves + given.inputs.leaves + tensors)
     options = Options(
-        allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, given, modules, codecs=codecs
+        allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, tensors, modules, codecs=codecs
     )
-    while True:
-        blocks, results = _planned(f, carry, initial, inputs, chunk, device, options, reverse, reduce)
-        if results is NOTHING:
-            return _plain(f, carry, initial, inputs, device, reverse, reduce, alone=True)
-        if not isinstance(results, Fits):
-            leaves, ys = results
-            return carry.tree(leaves), blocks.tree(ys)
-        plain = partial(_plain, f, carry, initial, inputs, device, reverse, reduce, False)
-        try:
-            return results.run(plain, inputs.length, inputs.leaves)
-        except TooHeavy:
-            options.budget.unsettle()
+    with explained("scan", xs):
+        while True:
+            blocks, results = _planned(given, chunk, device, options)
+            if results is NOTHING:
+                return given.results(*_plain(given, device, alone=True))
+            if not isinstance(results, Fits):
+                leaves, ys = results
+                return given.results(given.start.structure.tree(leaves), blocks.tree(ys))
+            plain = partial(_plain, given, device, False)
+            try:
+                return given.results(*results.run(plain, given.inputs.length, given.inputs.leaves))
+            except TooHeavy:
+                options.budget.unsettle()
 
 
-def _planned(
-    f: Callable[..., Any],
-    carry: Structure,
-    initial: list[Any],
-    inputs: Inputs,
-    chunk: int | None,
-    device: torch.device,
-    options: Options,
-    reverse: bool,
-    reduce: str | None,
-) -> tuple[ScanBlocks, InBudget]:
+def _planned(given: Given, chunk: int | None, device: torch.device, options: Options) -> tuple[ScanBlocks, InBudget]:
     """In chunks as long as the caller says, or in the longest that fit."""
+    inputs, start = given.inputs, given.start
     tried = chunks(inputs.length) if chunk is None else [chunk]
     if options.budget.wish == Wish("memory"):
         tried = tried[-1:]  # shorter ones take less
     for best in tried:
-        blocks = ScanBlocks(f, carry, inputs, min(best, inputs.length), device, reverse, reduce)
-        key = (
-            "scan",
-            function_key(f),
-            best,
-            reverse,
-            reduce,
-            inputs.length,
-            options.codecs and options.codecs.key,
-            *surroundings_key(initial, inputs.leaves, device),
-        )
+        blocks = given.blocks(best, device)
         try:
-            return blocks, in_budget(blocks, f, initial, inputs.leaves, device, options, key)
+            key = given.key(best, device, options.codecs)
+            return blocks, in_budget(blocks, given.f, start.leaves, inputs.leaves, device, options, key)
         except Error as error:
             if best == tried[-1] or error.code != "infeasible_budget":
                 raise
@@ -161,17 +149,10 @@ def _planned(
 
 
 def _plain(
-    f: Callable,
-    carry: Structure,
-    initial: list[Any],
-    inputs: Inputs,
-    device: torch.device,
-    backwards: bool,
-    reduce: str | None,
-    alone: bool = False,
-    look: Callable[[], None] | None = None,
+    given: Given, device: torch.device, alone: bool = False, look: Callable[[], None] | None = None
 ) -> tuple[Any, Any]:
     """As one would write it by hand. `alone`: nothing has a gradient. `look` is called after each time step."""
+    inputs, carry, initial, reduce = given.inputs, given.start.structure, given.start.leaves, given.reduce
     tree = carry.tree(initial)
     parts = [leaf[: inputs.length] for leaf in inputs.leaves]
     columns = [part.to(device, non_blocking=True).unbind(0) for part in parts]
@@ -179,11 +160,8 @@ def _plain(
     kept: list[list[Tensor]] = []
     sums: list[Tensor] = []
     steps = range(inputs.length)
-    for t in reversed(steps) if backwards else steps:
-        result = f(tree, inputs.at(t, columns, t))
-        if type(result) is not tuple or len(result) != 2:
-            raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
-        tree, y = result
+    for t in reversed(steps) if given.reverse else steps:
+        tree, y = pair_of(given.f(tree, inputs.at(t, columns, t)))
         if look is not None:
             look()
         if structure is None:
@@ -197,12 +175,12 @@ def _plain(
         else:
             sums = leaves if not sums else [total + leaf for total, leaf in zip(sums, leaves)]
     check_alike("scan: the carry", initial, carry.leaves(tree))
-    if reduce is None:
-        for leaf, column in enumerate(zip(*kept)):
-            check_outputs(leaf, kind_of(column[0]), column)
-        columns_of = zip(*(reversed(kept) if backwards else kept))
-        found = [torch.stack(column) for column in columns_of]
-    else:
-        found = [total / inputs.length for total in sums] if reduce == "mean" else sums
     assert structure is not None
+    if reduce is not None:
+        return tree, structure.fill([total / inputs.length for total in sums] if reduce == "mean" else sums)
+    found = []
+    for leaf, column in enumerate(zip(*(reversed(kept) if given.reverse else kept))):
+        check_outputs(leaf, kind_of(column[0]), column)
+        stacked_shape(leaf, column[0], inputs.length, given.dim)
+        found.append(torch.stack(column, given.dim))
     return tree, structure.fill(found)

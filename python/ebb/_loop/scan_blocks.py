@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ebb._base.errors import Error
 from ebb._loop.blocks import CarryOnly, Leaves
-from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
+from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of, mapped
 
 
 class Inputs:
-    """xs: a structure of tensors and arrays whose first dimension is time, a function of t, or None."""
+    """xs: a structure of tensors whose first dimension is time, a function of t, or None."""
 
     def __init__(self, xs: Any, length: int | None):
         self.function: Callable[[int], Any] | None = xs if callable(xs) else None
@@ -27,17 +27,17 @@ class Inputs:
             if length is None:
                 raise Error("scan: how many steps there are cannot be seen from xs; give length=")
         else:
-            from torch.utils._pytree import tree_map
-
-            tree = tree_map(lambda leaf: _tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, xs)
-            self.structure = Structure(tree, "xs")
-            self.leaves = [leaf for leaf in self.structure.leaves(tree) if leaf is not None]
+            self.structure = Structure(xs, "xs")
+            self.leaves = [leaf for leaf in self.structure.leaves(xs) if leaf is not None]
             if not self.leaves and length is None:
                 raise Error("scan: xs holds no tensor; give length=")
         sizes = set()
         for leaf in self.leaves:
             if leaf.dim() == 0:
-                raise Error("scan: xs holds a tensor without dimensions; the first dimension is time")
+                raise Error(
+                    "scan: xs holds a tensor without dimensions; the first dimension is time (a list of tensors is a "
+                    "structure of several inputs: torch.stack them if they are one sequence)"
+                )
             sizes.add(leaf.shape[0])
         if len(sizes) > 1:
             raise Error(
@@ -58,6 +58,44 @@ class Inputs:
         if self.structure is None:
             return None
         return self.structure.fill([column[position] for column in columns])
+
+
+def time_first(xs: Any, dim: int) -> Any:
+    """xs with its arrays as tensors, and dimension `dim` of all of them the first: views."""
+    if xs is None or callable(xs):
+        return xs
+
+    def moved(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            leaf = _tensor(leaf)
+        if dim == 0 or not isinstance(leaf, Tensor):
+            return leaf
+        if not -leaf.dim() <= dim < leaf.dim():
+            raise Error(
+                f"scan: dim is {dim} and xs holds a tensor of shape {list(leaf.shape)}; dim is the dimension of time in all of them"
+            )
+        return leaf.movedim(dim, 0)
+
+    return mapped(moved, xs)
+
+
+def stacked_shape(leaf: int, y: Tensor, length: int, dim: int) -> list[int]:
+    """Of one leaf of all ys."""
+    if not -y.dim() - 1 <= dim <= y.dim():
+        raise Error(
+            f"scan: dim is {dim} and leaf {leaf} of y has {y.dim()} dimensions, so that ys cannot be stacked along it; let f "
+            "return a y with more of them"
+        )
+    shape = list(y.shape)
+    shape.insert(dim % (y.dim() + 1), length)
+    return shape
+
+
+def pair_of(result: Any) -> tuple[Any, Any]:
+    """What f returned."""
+    if type(result) is not tuple or len(result) != 2:
+        raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
+    return result
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -81,6 +119,7 @@ class ScanBlocks:
         device: torch.device,
         backwards: bool,
         reduce: str | None,
+        dim: int = 0,
     ):
         self._f = f
         self._carry = carry
@@ -90,6 +129,7 @@ class ScanBlocks:
         self._backwards = backwards
         self._reduce = reduce
         self._look: Callable[[], None] | None = None
+        self._dim = dim
         self.length = inputs.length
         self.count = -(-self.length // chunk)
         self.divisible = chunk > 1
@@ -130,10 +170,7 @@ class ScanBlocks:
         # A sum goes on from where the block before left it; when the block runs again, from anywhere.
         sums: list[Tensor] | None = list(self.outputs) if self._reduce is not None and self.outputs else None
         for t in self._order(range(start, end)):
-            result = self._f(tree, self._inputs.at(t, columns, t - start))
-            if type(result) is not tuple or len(result) != 2:
-                raise Error(f"scan: f returned a {type(result).__name__}; it must return (carry, y), y may be None")
-            tree, y = result
+            tree, y = pair_of(self._f(tree, self._inputs.at(t, columns, t - start)))
             if self._look is not None:
                 self._look()
             if self.y is None:
@@ -172,9 +209,10 @@ class ScanBlocks:
         self._check_kinds([ys[k::width] for k in range(width)])
         start, end = self.span(block)
         if not self.outputs:
-            self.outputs = [y.new_empty((self.length, *y.shape)) for y in ys[:width]]
+            shapes = [stacked_shape(k, y, self.length, self._dim) for k, y in enumerate(ys[:width])]
+            self.outputs = [y.new_empty(shape) for y, shape in zip(ys, shapes)]
         for k, whole in enumerate(self.outputs):
-            torch.stack(self._order(ys[k::width]), out=whole[start:end])
+            torch.stack(self._order(ys[k::width]), out=whole.movedim(self._dim, 0)[start:end])
 
     def _check_kinds(self, columns: list[list[Tensor]]) -> None:
         for k, column in enumerate(columns):
@@ -206,7 +244,7 @@ class ScanBlocks:
             if gradient is None:
                 columns.append([gradient] * (end - start))
             else:
-                columns.append(self._order(gradient[start:end].unbind(0)))
+                columns.append(self._order(gradient.movedim(self._dim, 0)[start:end].unbind(0)))
         return [g for row in zip(*columns) for g in row]
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:

@@ -16,14 +16,17 @@ from ebb._loop.arguments import (
     check_nothing,
     checked_codecs,
     device_of,
+    explained,
     named,
     refuse_transforms,
     surroundings_key,
 )
+from ebb._loop.blocks import Leaves
 from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
 from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import WhileBlocks
+from ebb._loop.start import Start
 from ebb._tensor.eager import eager
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import Structure, check_alike
@@ -57,17 +60,16 @@ def while_loop(
 
     Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
     suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it, and
-    so do budgets that are shares or words. Other arguments and
-    errors as for `scan`.
+    so do budgets that are shares or words. The carry, other arguments and errors as for `scan`.
     """
     if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
         raise Error(f"while_loop: expected is {expected!r}; it is a number of steps, 1 or more")
     codecs = checked_codecs("while_loop", codec, budget, verify)
-    carry = Structure(init, "init")
-    initial = carry.leaves(init)
+    start = Start(init, "while_loop")
+    carry, initial, step = start.structure, start.leaves, start.taking(f)
 
     def until(leaves: list[Any]) -> bool:
-        return not bool(cond(carry.tree(leaves)))
+        return not bool(cond(start.tree(leaves)))
 
     with torch.no_grad():
         if until(initial):
@@ -76,7 +78,7 @@ def while_loop(
     if budget is not None and torch.is_grad_enabled():
         given, modules = named(params)
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
-        device = device_of(f, initial, [])
+        device = device_of(step, initial, [])
         options = Options(
             allowance_of(budget),
             listed(tiers),
@@ -89,21 +91,21 @@ def while_loop(
             expected,
             codecs,
         )
-        blocks = WhileBlocks(f, carry, expected)
-        key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(initial, [], device))
-        results = in_budget(blocks, f, initial, [], device, options, key)
+        blocks = WhileBlocks(step, carry, expected)
+        key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(start.known, [], device))
+        with explained("while_loop"):
+            results = in_budget(blocks, step, initial, [], device, options, key)
         if not isinstance(results, Fits) and results is not NOTHING:
-            return carry.tree(results[0])
+            return start.finished(carry.tree(results[0]))
         alone = results is NOTHING
-    return _plain(f, carry, init, until, alone)
+    return start.finished(_plain(step, carry, initial, until, alone))
 
 
 def _plain(
-    f: Callable[[Any], Any], carry: Structure, init: Any, until: Callable[[list[Any]], bool], alone: bool
+    f: Callable[[Any], Any], carry: Structure, initial: Leaves, until: Callable[[Leaves], bool], alone: bool
 ) -> Any:
     """As one would write it by hand. `alone`: nothing has a gradient."""
-    initial = carry.leaves(init)
-    tree = init
+    tree = carry.tree(initial)
     while True:
         tree = f(tree)
         leaves = carry.leaves(tree)
