@@ -55,10 +55,21 @@ def results(layer, x, packed, autocast, h=None):
 def cut_pair(kind, dtype, call, more=1.1, **how):
     """Ours in chunks, in little more than the least budget in which `call` of it works."""
     theirs, ours = pair(kind, dtype, chunk=7, budget=1, **how)
-    with pytest.raises(ebb.Error, match="least") as raised:
-        call(ours)
-    ours.budget = int(more * raised.value.least_budget)
+    # The first chunk need not keep the most: of packed sequences those of one length run in oneDNN, which keeps less. That shows once it fits.
+    for _ in range(2):
+        with contextlib.suppress(ebb.Error):
+            call(ours)
+            break
+        ours.budget = least_of(ours, call)
+    ours.budget = int(more * ours.budget)
+    ours.zero_grad()
     return theirs, ours
+
+
+def least_of(layer, call):
+    with pytest.raises(ebb.Error, match="least") as raised:
+        call(layer)
+    return raised.value.least_budget
 
 
 def assert_cut(layer):

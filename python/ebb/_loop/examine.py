@@ -101,14 +101,11 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
         try:
             loop.around.begin(loop.before, loop.own)
             return attempt(replace(loop, initial=loop.initial + loop.around.outside.start_tensors()))
-        except TooHeavy:
+        except ChangesLater as later:
+            loop.around.cached.learn()
             loop.around.put_back(loop.before)
-            known = remembered.get(loop.key)
-            if known is not None:
-                known.note_too_heavy()
-            loop.options.budget.unsettle()
-        except ChangesLater:
-            loop.around.put_back(loop.before)
+            if isinstance(later, TooHeavy):
+                _plan_anew(loop)
             if loop.around.cached.fill():
                 loop = replace(loop, before=loop.around.look())
         except BaseException:
@@ -121,6 +118,13 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
         + ", ".join(loop.around.outside.names()[-3:]),
         remedy="make it a part of the carry, or return it as a y",
     )
+
+
+def _plan_anew(loop: Loop) -> None:
+    known = remembered.get(loop.key)
+    if known is not None:
+        known.note_too_heavy()
+    loop.options.budget.unsettle()
 
 
 def examine(loop: Loop) -> Examined:
@@ -141,6 +145,8 @@ def examine(loop: Loop) -> Examined:
     elif known.outweighed:
         around.put_back(loop.before)
         weigh_all(recorder, loop.start, known, options, loop.device)
+        if around.learn():
+            raise ChangesLater
         around.put_back(after)
         around.outside.forms = found.forms
     elif known.coded is not None and found.facts.state_codec is not None:

@@ -32,10 +32,12 @@ class Fits:
         """Does the work, which calls what it is given after each of its time steps. Where one takes what is saved beyond the
         limit, all is put back and TooHeavy raised."""
         watch = _Watch(self._known, self._tapes / steps, self._left, lambda: addresses(inputs + self._around.tensors()))
+        self._around.cached.begin()
         try:
             with watch:
                 result = work(watch.look)
         except TooHeavy:
+            self._around.cached.learn()
             self._around.put_back(self._before)
             self._known.note_too_heavy()
             raise
