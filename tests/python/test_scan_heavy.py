@@ -92,7 +92,7 @@ def test_a_backward_that_meets_heavier_steps_is_planned_again(monkeypatch):
     ebb.scan(f, init, calm, budget="1MiB", chunk=1)[1].sum().backward()
     assert ebb.last_report().strategy != "store_all"
     busy = calm.clone()
-    busy[10:13] = quiet_until(0, steps=3)  # which a forward only passes
+    busy[10:20] = quiet_until(0, steps=10)  # which a forward only passes, and of which a backward weighs one
     again = []
     monkeypatch.setattr(Call, "_plan_again", lambda call, own=Call._plan_again: (again.append(call), own(call)))
     compare(f, init, busy, [f.weight], budget="1MiB", chunk=1)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebb import _core
 from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
@@ -19,8 +20,9 @@ from ebb._loop.codec.codec import Codecs, codecs_of
 from ebb._tensor.reach import reach
 from ebb.tiers import Tier
 
-_STEPS_WANTED = 200
+_BLOCKS_WANTED = 64
 _LONGEST_CHUNK = 32
+_OFTEN = 3  # times that a step runs forward, on average
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Options:
     until: Callable[[Leaves], bool] | None = None  # where the length is unknown
     expected: int = 1000
     codecs: Codecs | None = None
+    divisible: bool = False  # shorter blocks can be tried
 
     @property
     def unknown(self) -> bool:
@@ -135,10 +138,15 @@ def _tensors(params: Iterable[Tensor] | torch.nn.Module) -> list[Tensor]:
 def chunks(length: int) -> list[int]:
     """To be tried in this order: long enough that calls weigh little, short enough that a plan has something to choose; shorter ones
     where memory is short."""
-    found = [min(max(length // _STEPS_WANTED, 1), _LONGEST_CHUNK)]
+    found = [min(max(length // _BLOCKS_WANTED, 1), _LONGEST_CHUNK)]
     while found[-1] > 1:
         found.append(max(1, found[-1] // 4))
     return found
+
+
+def is_too_often(plan: _core.Plan, blocks: int, options: Options) -> bool:
+    """They are so long that the budget holds few of them: shorter ones would run again less."""
+    return options.strategy == "auto" and options.divisible and plan.prediction.forwards > _OFTEN * blocks
 
 
 def surroundings_key(initial: list[Any], inputs: list[Tensor], device: torch.device) -> tuple[Any, ...]:

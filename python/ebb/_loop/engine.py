@@ -15,7 +15,7 @@ from torch import Tensor
 from ebb import _core
 from ebb._base.budget import Allowance
 from ebb._base.errors import Error
-from ebb._loop.arguments import Options, remedy_of
+from ebb._loop.arguments import Options, is_too_often, remedy_of
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.fits import Fits
@@ -24,7 +24,7 @@ from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.report import Coding, Extent, Report
 from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
-from ebb._loop.surprises import ChangesLater, TooHeavy
+from ebb._loop.surprises import ChangesLater, TooHeavy, TooOften
 from ebb._loop.tape import State
 from ebb._loop.tiers import TorchTiers
 from ebb._loop.weigh_all import weigh_all
@@ -256,6 +256,9 @@ def _attempt(loop: Loop) -> InBudget:
     settle(options, chain, seen.raw_chain(options), speeds, seen.known.settled)
     limit = options.budget.total
     plan = plan_for(blocks.name, chain, speeds, options)
+    if is_too_often(plan, blocks.count, options):
+        options.budget.cancel()
+        raise TooOften
     fits = seen.fits_raw(limit, speeds) if options.codecs is not None else plan.prediction.advances == 0
     if fits and not (options.budget.shared or options.unknown or options.verify):
         if around.reaches(seen.recorder.facts.params):

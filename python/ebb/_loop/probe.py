@@ -14,7 +14,7 @@ from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
 from ebb._base.wish import WORDS, Wish
 from ebb._base.wish import Costs as WishCosts
-from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, explained, named
+from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, explained, is_too_often, named
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
 from ebb._loop.engine import plan_for
@@ -45,6 +45,7 @@ class _Cut:
     """The loop cut into steps of so many time steps."""
 
     chunk: int
+    length: int
     costs: Costs
     chain: _core.Chain
     speeds: list[Any]
@@ -52,10 +53,11 @@ class _Cut:
     def point(self, plan: Any, budget: int) -> Point:
         plain = len(self.chain) * self.costs.plain
         found = plan.prediction
+        forwards = round(found.forwards * self.length / len(self.chain))  # the last may be shorter
         if found.advances == 0:  # then that is what runs
-            return Point(budget, plain, 1.0, found.forwards * self.chunk, plan.strategy)
+            return Point(budget, plain, 1.0, forwards, plan.strategy)
         slowdown = max(1.0, found.seconds / plain) if plain > 0 else 1.0
-        return Point(budget, found.seconds, slowdown, found.forwards * self.chunk, plan.strategy)
+        return Point(budget, found.seconds, slowdown, forwards, plan.strategy)
 
 
 class Probe:
@@ -67,10 +69,11 @@ class Probe:
         how = _core.PlanOptions()
         how.strategy, how.tapes_stay = options.strategy, True
         self.points: list[Point] = []
-        # Shorter steps where longer ones do not fit, as scan does it.
+        # Shorter steps where longer ones do not fit or run too often, as scan does it.
         for cut in cuts:
             swept = _core.sweep(cut.chain, _core.Platform(tiers=cut.speeds), how, _POINTS)
-            more = [cut.point(plan, budget) for budget, plan in swept]
+            asked = replace(options, divisible=cut is not cuts[-1])
+            more = [cut.point(plan, budget) for budget, plan in swept if not is_too_often(plan, len(cut.chain), asked)]
             self.points = [
                 point for point in more if not self.points or point.budget < self.points[0].budget
             ] + self.points
@@ -91,10 +94,12 @@ class Probe:
         allowed = allowance_of(budget)
         if allowed.wish is not None:
             allowed.settle(self._bytes(allowed.wish), self.store_all)
-        options = replace(self._options, budget=allowed)
         for cut in self._cuts:
+            options = replace(self._options, budget=allowed, divisible=cut is not self._cuts[-1])
             try:
-                return cut.point(plan_for("probe", cut.chain, cut.speeds, options), options.budget.total)
+                plan = plan_for("probe", cut.chain, cut.speeds, options)
+                if not is_too_often(plan, len(cut.chain), options):
+                    return cut.point(plan, options.budget.total)
             except Error as error:
                 if error.code != "infeasible_budget" or cut is self._cuts[-1]:
                     raise
@@ -182,4 +187,5 @@ def _cut(given: Given, chunk: int, options: Options) -> _Cut:
     finally:
         around.put_back(before)
     chain = seen.chain(options, device)
-    return _Cut(chunk, seen.known.costs, chain, [speed_of(tier, chain[0].state, device) for tier in options.tiers])
+    speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
+    return _Cut(chunk, given.inputs.length, seen.known.costs, chain, speeds)

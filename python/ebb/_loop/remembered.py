@@ -10,8 +10,6 @@ from ebb._loop.costs import Costs
 from ebb._loop.tape import Weight
 from ebb._loop.wishes import Settled
 
-_CALLS = 3
-
 
 @dataclass
 class Remembered:
@@ -31,7 +29,7 @@ class Remembered:
     @property
     def alike(self) -> bool:
         """Blocks have weighed the same for so long that to weigh some of them is enough."""
-        return not self.varies and self.calls >= _CALLS
+        return not self.varies and self.calls > 0
 
     @property
     def kept(self) -> tuple[int, int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ from ebb._loop.fits import Fits
 from ebb._loop.given import Given
 from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import ScanBlocks, pair_of, stacked_shape
-from ebb._loop.surprises import TooHeavy
+from ebb._loop.surprises import TooHeavy, TooOften
 from ebb._tensor.eager import eager
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
 from ebb.tiers import Tier, listed
@@ -132,7 +133,7 @@ def scan(
 
 
 def _planned(given: Given, chunk: int | None, device: torch.device, options: Options) -> tuple[ScanBlocks, InBudget]:
-    """In chunks as long as the caller says, or in the longest that fit."""
+    """In chunks as long as the caller says, or in the longest that fit without running steps too often."""
     inputs, start = given.inputs, given.start
     tried = chunks(inputs.length) if chunk is None else [chunk]
     if options.budget.wish == Wish("memory"):
@@ -141,7 +142,10 @@ def _planned(given: Given, chunk: int | None, device: torch.device, options: Opt
         blocks = given.blocks(best, device)
         try:
             key = given.key(best, device, options.codecs)
-            return blocks, in_budget(blocks, given.f, start.leaves, inputs.leaves, device, options, key)
+            how = replace(options, divisible=best != tried[-1])
+            return blocks, in_budget(blocks, given.f, start.leaves, inputs.leaves, device, how, key)
+        except TooOften:
+            pass
         except Error as error:
             if best == tried[-1] or error.code != "infeasible_budget":
                 raise

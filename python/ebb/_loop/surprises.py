@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What turns out while a loop runs and was not known when it was planned. The loop begins again, and knows."""
+"""What turns out while a loop is planned or runs and was not known before. It begins again, and knows."""
 
 
 class ChangesLater(Exception):
     """f draws random numbers or changes something, and did not before."""
+
+
+class TooOften(Exception):
+    """Steps would run again so often that shorter blocks do better."""
 
 
 class TooHeavy(ChangesLater):
