@@ -85,10 +85,10 @@ def torch_can(layer, x, packed, autocast):
 
 
 def float16_in_onednn():
-    """Torch hands sequences of one length to it, those of a chunk too."""
+    """Torch hands packed sequences of one length to it, those of a chunk too; which versions of it depends on the processor."""
     try:
         with torch.autocast("cpu", FP16):
-            torch.nn.LSTM(5, 7)(torch.randn(2, 1, 5))
+            torch.nn.LSTM(5, 7)(pack_padded_sequence(torch.randn(2, 1, 5), [2]))
     except RuntimeError:
         return False
     return True

@@ -19,8 +19,11 @@ from ebb._base.errors import Error
 
 Forward = Callable[[Any, Tensor], Tensor]
 
-# An older torch does not say; there a graph that is not dynamo's is torch.export's.
-_exporting = getattr(torch.compiler, "is_exporting", lambda: not torch.compiler.is_dynamo_compiling())
+
+def _exporting() -> bool:
+    # torch.compiler.is_exporting() is what one would ask, but inside of torch.compile some versions of torch say yes to it. One that has
+    # no flag does not say; there a graph that is not dynamo's is torch.export's.
+    return getattr(torch.compiler, "_is_exporting_flag", not torch.compiler.is_dynamo_compiling())
 
 
 @torch.compiler.disable

@@ -234,7 +234,7 @@ class Chain(torch.nn.Module):
             following = [None if leaf is None else leaf.detach() for leaf in tape.out]
             del look, tape, given
             facts = Facts(params, mutates, differentiable=flags)
-            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage, own))
+            costs.append(measure(Recorder(blocks, around, facts), live, *weight, device, stage, own, loops=False))
             around.put_back(after)
             live = following
         moving = around.snapshot()

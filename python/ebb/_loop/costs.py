@@ -61,10 +61,12 @@ def measure(
     block: int = 0,
     own: Container[int] = (),
     forms: list[Form] | None = None,
+    loops: bool = True,
 ) -> Costs:
     """Runs the block a few times, forward and back. Gradients go nowhere. `own`: ids of parameters that no other block uses.
     Their gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which
-    takes memory for one more of each. `forms`: of what f keeps outside, before the block."""
+    takes memory for one more of each. `forms`: of what f keeps outside, before the block. `loops`: what comes out
+    of it can go into it."""
     blocks, gradients = recorder.blocks, recorder.no_gradients([])
     params = recorder.facts.params
 
@@ -106,11 +108,9 @@ def measure(
             with quiet_hooks(recorder.facts.params):
                 torch.autograd.grad(ends, wanted, [torch.ones_like(t) for t in ends], allow_unused=True)
 
-    together = (
-        1
-        if forms is not None or recorder.around.outside.moving
-        else max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes)))
-    )
+    together = 1
+    if loops and forms is None and not recorder.around.outside.moving:
+        together = max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes)))
     forward()
     _, forward_peak = peak_of(forward, device)
     tape, record_peak = peak_of(record, device)
