@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from scan_oracle import gradients, loop, same, weighted  # noqa: E402
 from stateful_neurons import BATCH, INPUTS, NEURONS, WIDTH, Counter, DelayLine, Neuron, Pair, Slotted  # noqa: E402
 
 import ebb  # noqa: E402
@@ -236,3 +237,33 @@ def test_snntorch_with_hidden_states(name, silent):
 
     wanted = results(False)
     expect_same(results(True), wanted)
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+@pytest.mark.parametrize("writes", [False, True])
+def test_state_that_is_an_output_too_and_used_twice(chunk, writes):
+    """Its gradient as an output comes first, then those of its uses. `writes`: f changes it in place now and then."""
+
+    class Neuron(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 4))
+            self.mem = torch.zeros(3, 4)
+            self.t = 0
+
+        def forward(self, h, x):
+            mem = self.mem
+            if writes and self.t % 7 == 5:
+                mem.mul_(0.5)
+            self.t += 1
+            self.mem = 0.5 * mem * self.weight + x - 0.3 * mem.sin() * mem
+            return h * 0.5 + self.mem, self.mem if not writes else self.mem.clone()
+
+    xs = torch.randn(60, 3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    found = []
+    for scan, options in ((loop, {}), (ebb.scan, {"budget": "4KiB", "chunk": chunk})):
+        neuron = Neuron()
+        h, ys = scan(neuron, torch.zeros(3, 4), xs, **options)
+        found.append((h, ys, neuron.mem, gradients(weighted(h, ys, neuron.mem), [xs, neuron.weight])))
+    assert ebb.last_report().strategy != "store_all"
+    same(*found)

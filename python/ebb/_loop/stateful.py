@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ebb._loop.blocks import Blocks, Leaves
+from ebb._loop.surprises import ChangesLater
 from ebb._tensor.outside import Outside
 
 
@@ -30,5 +31,12 @@ class Stateful:
             outside.begin_again(carry[outside.own :])
         else:
             outside.give(carry)
-        leaves, ys = self._blocks.run(block, own, inputs)
+        try:
+            leaves, ys = self._blocks.run(block, own, inputs)
+        except RuntimeError as error:
+            if "a leaf Variable that requires grad" in str(error) and outside.may_write():
+                raise ChangesLater from error
+            raise
+        if outside.wrote():
+            raise ChangesLater
         return leaves + outside.take(leaves, carry), ys

@@ -73,7 +73,8 @@ class Outside:
         self._known = known  # objects that were there before, whose own places are watched
         self.storages: dict[int, str] = {}  # of the tensors that were taken last, with names of their places
         self._shared: set[int] = set()  # leaves of that carry which share memory with others
-        self._given: dict[int, Tensor] = {}
+        self._given: dict[int, tuple[Tensor, int]] = {}  # by leaf of that carry, with their versions
+        self._writes = False  # f has been seen to change some of them in place
         self._unused: dict[int, Tensor] = {}
         self.moving: list[tuple[int, Any]] = []
         self.own = 0
@@ -107,7 +108,7 @@ class Outside:
     def begin(self, seen: Seen, own: int) -> None:
         """A loop begins, where all is as it was seen."""
         self.own = own
-        self.forms, self._kinds = [], None
+        self.forms, self._kinds, self._given = [], None, {}
         self._start = [value_seen(self._places, seen, k, key) for k, key in self.moving]
         moving: dict[int, set[Any]] = {}
         for k, key in self.moving:
@@ -162,19 +163,21 @@ class Outside:
         return own + [next(rest) if k in at else None for k in range(self.own, self.own + len(at))]
 
     def give(self, carry: list[Any], clone: bool = True) -> None:
-        """Puts the tensors of a carry where they belong; clones, which may be changed in place."""
+        """Puts the tensors of a carry where they belong; clones, where f changes them in place. Else they are given as they are: a
+        gradient that is added to a clone, and not to the tensor itself, is added in another order."""
         self._given = {}
 
         def tensor(leaf: int, clone: bool) -> Any:
-            if leaf < self.own or not clone:
+            if leaf < self.own:
                 return carry[leaf]
             if leaf not in self._given:
-                self._given[leaf] = carry[leaf].clone()
-            return self._given[leaf]
+                given = carry[leaf].clone() if clone else carry[leaf]
+                self._given[leaf] = given, given._version
+            return self._given[leaf][0]
 
         for (k, key), form in zip(self.moving, self.forms):
             place = self._places[k]
-            cloned = clone and not (isinstance(place, Items) and isinstance(place.container, Carried))
+            cloned = clone and self._writes and not (isinstance(place, Items) and isinstance(place.container, Carried))
             leaves = [tensor(part.leaf, cloned) if type(part) is _At else part for part in form.parts]
             place.put(key, _pytree.tree_unflatten(leaves, form.spec))
 
@@ -221,10 +224,22 @@ class Outside:
 
     def _check_shared(self) -> None:
         """Tensors that share memory are apart when a block begins: none of them may be written to."""
-        for leaf, tensor in self._given.items():
-            if leaf in self._shared and tensor._version > 0:
+        for leaf, (tensor, version) in self._given.items():
+            if leaf in self._shared and tensor._version > version:
                 name = next(name for name, form in zip(self.names(), self.forms) if leaf in _leaves_of([form]))
                 raise _refusal(name, "it shares memory with another tensor and is changed in place")
+
+    def wrote(self) -> bool:
+        """Whether f has changed some of them in place, and had not before."""
+        if self._writes:
+            return False
+        self._writes = any(tensor._version > version for tensor, version in self._given.values())
+        return self._writes
+
+    def may_write(self) -> bool:
+        """A step wrote to a leaf of its graph: whether that may have been one of them, as it was not known to."""
+        known, self._writes = self._writes, True
+        return not known
 
     def without_gradient(self, carry: list[Any]) -> frozenset[int]:
         """After the first block: which leaves have none. Of a tensor that the block left alone nothing is known."""
