@@ -46,7 +46,7 @@ class Known:
         for leaf in leaves:
             raise Error(
                 f"{step} differentiates through a tensor of shape {list(leaf.shape)} that the first step did not "
-                "use; name everything that f uses in params=, so that its gradient is not lost"
+                "use; name everything that f uses in params=, so that its gradient is not lost, and detach what f makes itself"
             )
         for node, _ in crossings:
             raise Error(

@@ -19,7 +19,9 @@ _DEEPEST = 6
 _LONGEST = 1000  # containers with more are data, not models
 _MOST = 20_000
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"ebb", "numpy", "torch"}
+# Their objects run a model, with loaders, loggers and thousands of values that no step changes. ebb's own are reports.
+_RUNNERS = frozenset({"accelerate", "ebb", "lightning", "lightning_fabric", "pytorch_lightning"})
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "torch"} | _RUNNERS
 _SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType)
 
 
@@ -107,7 +109,7 @@ class Reach:
             yield from ((inner, name) for inner in (value.__self__, value.__func__))
         elif isinstance(value, types.FunctionType):
             yield from self._of_function(value)
-        elif type(value).__module__.partition(".")[0] != "ebb":
+        elif type(value).__module__.partition(".")[0] not in _RUNNERS:
             owner = type(value).__name__
             attributes = getattr(value, "__dict__", None)
             if isinstance(attributes, dict):
