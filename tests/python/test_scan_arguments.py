@@ -140,7 +140,7 @@ def test_scans_inside_of_scans_share_a_budget(levels):
             h, ys = scanned(budget)
             (h.sum() + ys.sum()).backward()
         callers = sum(2 * t.numel() * 8 for t in (h, ys)) + sum(t.grad.numel() * 8 for t in [init, xs, *params])
-        assert counted.peak - callers <= total + 2048
+        assert counted.peak - callers <= total + 4096
         assert 0 < budget.peak <= total
 
 

@@ -174,3 +174,135 @@ def test_a_share_is_of_what_the_heaviest_steps_take():
     heavy = ebb.last_report().budget
     assert heavy > 5 * light
     assert held(f, xs, "20%") <= heavy
+
+
+# ------------------------------------------------------------------------------------------------ what weighing must not hide
+
+
+@pytest.mark.parametrize("budget", [None, "10MiB", "8KiB", "4KiB"])
+def test_a_tensor_that_is_changed_after_it_was_saved_is_an_error(budget):
+    torch.manual_seed(0)
+    layer, xs = torch.nn.Linear(4, 4), torch.randn(40, 2, 4)
+    xs[:, 0, 0] = torch.arange(40)
+
+    def f(h, x):
+        a = torch.sigmoid(layer(h) + 0.01 * x)
+        b = a * a
+        if x[0, 0] >= 20:
+            a.add_(1.0)
+        return torch.tanh(b), a
+
+    h, ys = ebb.scan(f, torch.zeros(2, 4), xs, budget=budget)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (h.sum() + ys.sum()).backward()
+
+
+def test_a_parameter_that_is_changed_before_backward_is_an_error():
+    layer, xs = torch.nn.Linear(4, 4), torch.randn(40, 2, 4)
+    _, ys = ebb.scan(lambda h, x: (layer(h).tanh() + x, h), torch.zeros(2, 4), xs, budget="10MiB")
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        ys.sum().backward()
+
+
+def test_state_that_changes_late_in_heavy_steps():
+    class Late(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(8))
+            self.register_buffer("trace", torch.zeros(8))
+
+        def forward(self, h, x):
+            n = int(x[0])
+            z = (h[:1] * self.weight[:1]).expand(n).exp().sin()
+            if n > 8:
+                self.trace = 0.9 * self.trace + 1.0
+            return h + 1e-3 * z.mean() * self.weight, h.mean()
+
+    xs = torch.tensor([8.0] * 20 + [20_000.0] * 44)[:, None]
+    found = []
+    for run, options in ((loop, {}), (ebb.scan, {"budget": "1MiB"})):
+        net = Late()
+        h, ys = run(net, torch.zeros(8), xs, **options)
+        found.append((h, ys, net.trace, gradients(weighted(h, ys), [net.weight])))
+    same(*found)
+    assert ebb.last_report().strategy != "store_all"
+
+
+@pytest.mark.parametrize("inner", [None, "64MiB", "1MiB"])
+def test_scans_inside_are_weighed_too(inner):
+    f = Events()
+    xs = quiet_until(20, steps=40).reshape(8, 5, BATCH, UNITS)
+
+    def outer(h, x):
+        h, ys = ebb.scan(f, h, x, budget=inner)
+        return h, ys.sum()
+
+    outer.weight = f.weight
+    init = torch.zeros(BATCH, UNITS)
+    for _ in range(2):
+        h, ys = ebb.scan(outer, init, xs, budget="4MiB")
+        (h.sum() + ys.sum()).backward()
+    f.weight.grad = None
+    gc.collect()
+    with LiveBytes() as counted:
+        h, ys = ebb.scan(outer, init, xs, budget="4MiB")
+        (h.sum() + ys.sum()).backward()
+    assert ebb.last_report().strategy != "store_all"
+    assert counted.peak - 4 * f.weight.nbytes - 2 * h.nbytes <= 4 << 20  # gradients of both scans
+
+
+def test_heavy_steps_anywhere_after_calls_that_were_all_alike():
+    f, init = Events(), torch.zeros(BATCH, UNITS)
+    calm = torch.zeros(200, BATCH, UNITS)
+    busy = calm.clone()
+    busy[[t for t in range(200) if t % 16]] = quiet_until(0, steps=1)[0]
+    for _ in range(4):
+        ebb.scan(f, init, calm, budget="1MiB", chunk=1)[1].sum().backward()
+    held(f, busy, "1MiB", chunk=1)
+    assert held(f, busy, "1MiB", chunk=1) <= 1 << 20
+
+
+def small_views(h, x, weight):
+    """A small view of a memory that grows."""
+    last = (torch.zeros(int(x[0]), 8) + h.detach())[-1]
+    return torch.tanh(h * weight + last * weight), h.mean()
+
+
+def another_weight(h, x, weight):
+    """What quiet steps save is a parameter, and weighs nothing."""
+    if x[0] < 100:
+        return torch.tanh(h + (h @ weight)[:8] * 1e-6), h.mean()
+    return torch.tanh(h + h.sum().expand(int(8 * x[0])).exp().sin().mean()), h.mean()
+
+
+@pytest.mark.parametrize("step", [small_views, another_weight])
+def test_memories_are_weighed_not_tensors(step):
+    shape = (8,) if step is small_views else (8, 1 << 15)
+    weight = torch.full(shape, 0.1).requires_grad_()
+    xs = torch.tensor([1.0] * 20 + [10_000.0] * 44)[:, None]
+    with LiveBytes() as counted:
+        h, ys = ebb.scan(lambda h, x: step(h, x, weight), torch.zeros(8), xs, budget="4MiB")
+        (h.sum() + ys.sum()).backward()
+    assert ebb.last_report().strategy != "store_all"
+    assert counted.peak - 3 * weight.nbytes <= (4 << 20) + (1 << 20)
+
+
+def test_hooks_of_the_caller_see_what_is_saved():
+    layer, xs = torch.nn.Linear(4, 4), torch.randn(10, 2, 4)
+    seen = []
+
+    def f(h, x):
+        return (layer(h) + x).tanh(), None
+
+    for budget in (None, "10MiB"):
+        seen.append(0)
+
+        def pack(tensor):
+            seen[-1] += 1
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            ebb.scan(f, torch.zeros(2, 4), xs, budget=budget)[0].sum().backward()
+    assert 0 < seen[0] <= seen[1]  # and those of measuring

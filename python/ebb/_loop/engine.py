@@ -293,7 +293,12 @@ def _attempt(loop: Loop) -> InBudget:
         report.plan_for(plan, seen.known.costs)
         return heavier, plan
 
-    return Call(step, chain, plan, options.budget, report, seen.known, again).attached(loop.initial, loop.inputs)
+    try:
+        return Call(step, chain, plan, options.budget, report, seen.known, again).attached(loop.initial, loop.inputs)
+    except TooHeavy:
+        seen.known.note_too_heavy()
+        options.budget.unsettle()
+        raise
 
 
 def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> TorchStep:
@@ -314,6 +319,5 @@ def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> T
         tiers=tiers,
         until=options.until,
         verify=options.verify,
-        weighs=not known.alike,
         ahead=options.codecs is None and (known.varies or known.calls == 0),
     )

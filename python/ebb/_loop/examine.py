@@ -19,7 +19,7 @@ from ebb._loop.codec.state import StateCodec
 from ebb._loop.costs import Costs, measure
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
-from ebb._loop.surprises import ChangesLater, TooHeavy
+from ebb._loop.surprises import ATTEMPTS, ChangesLater
 from ebb._loop.tape import Head, State, Weight
 from ebb._loop.tiers import StateLayout, buffer_bytes
 from ebb._loop.weigh_all import weigh_all
@@ -27,12 +27,11 @@ from ebb._loop.wishes import whole_bytes
 from ebb._tensor.captures import find_captures, reached_leaves
 from ebb._tensor.context import Surroundings, View
 from ebb._tensor.outside import Form
-from ebb._tensor.trees import can_have_gradient, close, storage_bytes
+from ebb._tensor.trees import addresses, can_have_gradient, close, storage_bytes
 from ebb._tensor.written import Written
 
 Result = TypeVar("Result")
 
-_ATTEMPTS = 8
 _LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
 
 
@@ -97,15 +96,13 @@ class _Found:
 
 def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
     """Tries until all is known that changes from step to step. Where it raises all is as it was."""
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             loop.around.begin(loop.before, loop.own)
             return attempt(replace(loop, initial=loop.initial + loop.around.outside.start_tensors()))
-        except ChangesLater as later:
+        except ChangesLater:
             loop.around.cached.learn()
             loop.around.put_back(loop.before)
-            if isinstance(later, TooHeavy):
-                _plan_anew(loop)
             if loop.around.cached.fill():
                 loop = replace(loop, before=loop.around.look())
         except BaseException:
@@ -120,13 +117,6 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
     )
 
 
-def _plan_anew(loop: Loop) -> None:
-    known = remembered.get(loop.key)
-    if known is not None:
-        known.note_too_heavy()
-    loop.options.budget.unsettle()
-
-
 def examine(loop: Loop) -> Examined:
     """Runs the first block, and a few times more where nothing is remembered of it. The surroundings are then as after it."""
     around, options = loop.around, loop.options
@@ -138,19 +128,22 @@ def examine(loop: Loop) -> Examined:
         if options.preserve_rng_state:
             around.put_back(loop.before)
             _check_repeats(recorder, loop.start, found.head)
+        outweighed = known is not None and known.varies
         known = _measured(recorder, loop, found, after)
+        if outweighed:
+            known.note_too_heavy()  # what it depends on has changed, but hardly that
         remembered.put(loop.key, known)
         around.put_back(after)
         around.outside.forms = found.forms
-    elif known.outweighed:
+    elif known.coded is not None and found.facts.state_codec is not None:
+        found.facts.state_codec.limit_to(known.coded)
+    if known.outweighed:
         around.put_back(loop.before)
         weigh_all(recorder, loop.start, known, options, loop.device)
         if around.learn():
             raise ChangesLater
         around.put_back(after)
         around.outside.forms = found.forms
-    elif known.coded is not None and found.facts.state_codec is not None:
-        found.facts.state_codec.limit_to(known.coded)
     facts = replace(found.facts, weight=known.weight)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
     return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
@@ -202,7 +195,8 @@ def _look(loop: Loop) -> _Found:
         blocks.output_flags(tape.ys),
         without=without,
     )
-    return _Found(facts, head, around.outside.forms, Weight(raw[0], sum(look.counts), max(look.counts)), raw, shared)
+    steps = look.scale.steps(addresses(params + loop.inputs))
+    return _Found(facts, head, around.outside.forms, Weight(raw[0], sum(steps), max(steps)), raw, shared)
 
 
 def _measured(recorder: Recorder, loop: Loop, found: _Found, after: View) -> Remembered:

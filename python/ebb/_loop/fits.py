@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from ebb._loop.remembered import Remembered
 from ebb._loop.surprises import TooHeavy
 from ebb._tensor.context import Surroundings, View
-from ebb._tensor.scale import Scale, strided
-from ebb._tensor.trees import addresses, storage_bytes
+from ebb._tensor.scale import Scale, hooks_around
+from ebb._tensor.trees import addresses
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,10 @@ class Fits:
 
     def run(self, work: Callable[[Callable[[], None]], Result], steps: int, inputs: list[Tensor]) -> Result:
         """Does the work, which calls what it is given after each of its time steps. Where one takes what is saved beyond the
-        limit, all is put back and TooHeavy raised."""
+        limit, all is put back and TooHeavy raised. Inside of other hooks nothing is watched: they decide what is kept, or
+        are those of a scan around this one, which watches."""
+        if hooks_around() is not None or not _hooks_are_allowed():
+            return work(_nothing)
         watch = _Watch(self._known, self._tapes / steps, self._left, lambda: addresses(inputs + self._around.tensors()))
         self._around.cached.begin()
         try:
@@ -52,15 +56,17 @@ class _Watch:
         self.heavier = False  # one of them was than any before
         self._most, self._share, self._left = known.weight.step, share, left
         self._every = _WEIGHED if known.alike else 1
-        self._callers = callers  # where that lies which is theirs
-        self._scale = Scale()
+        self._scale = Scale(callers())
         self._hooks: Any = None
-        self._t = 0
+        self._t = known.calls  # others each time
 
     def __enter__(self) -> None:
         self._weigh_next()
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._hooks is not None:
             self._hooks.__exit__()
             self._hooks = None
@@ -69,10 +75,11 @@ class _Watch:
         self._t += 1
         taken = self._share
         if self._hooks is not None:
-            self.__exit__()
-            if self._scale.count() > self._most:
+            self._stop()
+            found = self._scale.count()
+            if found > self._most:
                 self.heavier, self._every = True, 1
-                taken = max(taken, storage_bytes(strided(self._scale.tensors()), self._callers()))
+                taken = max(taken, found)
             self._scale.forget()
         self._left -= taken
         if self._left < -1:  # what was planned to fit does, but for roundings
@@ -83,3 +90,12 @@ class _Watch:
     def _weigh_next(self) -> None:
         self._hooks = self._scale.hooks()
         self._hooks.__enter__()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _hooks_are_allowed() -> bool:
+    allowed = getattr(torch._C._autograd, "_saved_tensors_hooks_is_enabled", None)
+    return allowed is None or allowed()

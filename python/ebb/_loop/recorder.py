@@ -20,8 +20,8 @@ from ebb._loop.surprises import TooHeavy
 from ebb._loop.tape import Origins, Outputs, State, Tape, Weight
 from ebb._tensor.captures import Known, sequence_number
 from ebb._tensor.context import Surroundings
-from ebb._tensor.scale import Scale, strided
-from ebb._tensor.trees import addresses, can_have_gradient, storage_bytes
+from ebb._tensor.scale import Scale
+from ebb._tensor.trees import addresses, can_have_gradient
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Recorder:
     def __init__(self, blocks: Blocks, surroundings: Surroundings, facts: Facts):
         self.blocks, self.around, self.facts = blocks, surroundings, facts
         self._known: Known | None = None
+        self._theirs: set[int] | None = None  # addresses of what is the caller's
 
     def taped(self, block: int, live: Leaves) -> tuple[Tape, Leaves]:
         """The tape, and what the block got for its carry."""
@@ -101,12 +102,13 @@ class Recorder:
     def weighed(self, block: int, live: Leaves, most: Weight, cap: int) -> tuple[Tape, Leaves, Weight | None]:
         """With what it weighs where that is more than `most`. Raises TooHeavy at the time step that takes it beyond `cap` bytes.
         Not for codecs."""
-        scale, counts = Scale(), [0]
+        if self._theirs is None:
+            self._theirs = addresses(self.facts.params + self.facts.callers)
+        scale, counts = Scale(self._theirs), [0]
 
         def look() -> None:
             counts.append(scale.count())
-            # What is counted quickly says most of the time that nothing need be counted exactly.
-            if sum(counts) > most.counted and self._bytes(scale.tensors()) > cap:
+            if scale.total > cap:
                 raise TooHeavy
 
         self.blocks.between(look)
@@ -115,15 +117,12 @@ class Recorder:
         finally:
             self.blocks.between(None)
         counts.append(scale.count())
-        if sum(counts) <= most.counted:
+        if scale.total == most.saved:
             return tape, given, None
         found = self.weight(tape, scale.tensors())
         if found > cap:
             raise TooHeavy
-        return tape, given, None if found <= most.bytes else Weight(found, sum(counts), max(counts))
-
-    def _bytes(self, saved: list[Tensor]) -> int:
-        return storage_bytes(strided(saved), addresses(self.facts.params + self.facts.callers))
+        return tape, given, None if found <= most.bytes else Weight(found, scale.total, max(counts))
 
     def recorded(self, block: int, live: Leaves, cautious: bool = False) -> tuple[Tape, int]:
         """A block recorded as a plan has it done, and with a codec the bytes that its tape takes, else 0. `cautious`: as
@@ -150,7 +149,7 @@ class Recorder:
 
     def weight(self, tape: Tape, saved: list[Tensor]) -> int:
         """Bytes of a tape without what is the caller's."""
-        return tape.weight(strided(saved), self.facts.params + self.facts.callers)
+        return tape.weight(saved, self.facts.params + self.facts.callers)
 
     def outside(self) -> set[int]:
         """Where that lies which is the caller's."""
@@ -202,7 +201,7 @@ class Look:
 
     tape: Tape
     saved: list[Tensor]  # by autograd, beside the carry
-    counts: list[int]  # of what was saved, time step by time step, as a Scale has them
+    scale: Scale
     origins: Origins
     mutates: bool  # it changes its carry in place
 
@@ -210,18 +209,17 @@ class Look:
 def first_look(blocks: Blocks, surroundings: Surroundings, block: int, live: Leaves) -> Look:
     """Runs it on a clone of its carry."""
     recorder = Recorder(blocks, surroundings, Facts(mutates=(block,)))
-    scale, counts = Scale(), [0]
-    blocks.between(lambda: counts.append(scale.count()))
+    scale = Scale()
+    blocks.between(scale.end_step)
     try:
         tape, given = recorder.taped_and_saved(block, live, scale)
     finally:
         blocks.between(None)
-    counts.append(scale.count())
     clones = addresses(given)
     return Look(
         tape,
-        [tensor for tensor in strided(scale.tensors()) if tensor.untyped_storage().data_ptr() not in clones],
-        counts,
+        [tensor for tensor in scale.tensors() if tensor.untyped_storage().data_ptr() not in clones],
+        scale,
         origins_of(block, given, tape.out, tape.ys, None),
         any(leaf is not None and leaf._version > 0 for leaf in given),
     )

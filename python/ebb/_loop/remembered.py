@@ -24,7 +24,7 @@ class Remembered:
     settled: Settled = field(default_factory=dict)
     outweighed: bool = False  # by a block that was seen since
     varies: bool = False  # not all blocks weigh the same
-    calls: int = 0  # in a row in which every tape was weighed and none was too heavy
+    calls: int = 0  # in a row in which no tape was too heavy
 
     @property
     def alike(self) -> bool:

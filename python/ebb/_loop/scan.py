@@ -30,7 +30,7 @@ from ebb._loop.fits import Fits
 from ebb._loop.given import Given
 from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import ScanBlocks, pair_of, stacked_shape
-from ebb._loop.surprises import TooHeavy, TooOften
+from ebb._loop.surprises import ATTEMPTS, TooHeavy, TooOften
 from ebb._tensor.eager import eager
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
 from ebb.tiers import Tier, listed
@@ -118,7 +118,7 @@ def scan(
         allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, tensors, modules, codecs=codecs
     )
     with explained("scan", xs):
-        while True:
+        for _ in range(ATTEMPTS):
             blocks, results = _planned(given, chunk, device, options)
             if results is NOTHING:
                 return given.results(*_plain(given, device, alone=True))
@@ -130,6 +130,10 @@ def scan(
                 return given.results(*results.run(plain, given.inputs.length, given.inputs.leaves))
             except TooHeavy:
                 options.budget.unsettle()
+    raise Error(
+        "scan: what a step keeps for its backward is more each time that the loop begins again",
+        remedy="give a budget that holds the largest steps, or let f do the same for the same carry and x",
+    )
 
 
 def _planned(given: Given, chunk: int | None, device: torch.device, options: Options) -> tuple[ScanBlocks, InBudget]:

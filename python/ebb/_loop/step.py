@@ -26,15 +26,13 @@ from ebb._loop.tape import Head, Origins, Outputs, State, Tape, Weight
 from ebb._loop.tiers import TorchTiers
 from ebb._tensor.outside import Form, filled
 
-_WEIGHED = 16  # every so many-th tape is weighed where all have been alike, since that takes time
-
 
 class TorchStep:
     """advance, record, reverse, copy and drop as ebb/run/handle_run.h asks for; -1 is `work`, 0 `fast`.
 
     recorder: the blocks, and what is known of them. initial: where they begin. head: the first block, if it has run already.
     until: where the length is unknown: it ends in a state of which this is true. verify: steps that run again are compared.
-    weighs: every tape; ahead: those of steps too that the first forward only passes."""
+    ahead: the steps are weighed that the first forward only passes, too."""
 
     def __init__(
         self,
@@ -45,7 +43,6 @@ class TorchStep:
         tiers: TorchTiers | None = None,
         until: Callable[[Leaves], bool] | None = None,
         verify: bool = False,
-        weighs: bool = False,
         ahead: bool = False,
     ):
         self.blocks, self.around, self.facts = recorder.blocks, recorder.around, recorder.facts
@@ -54,7 +51,7 @@ class TorchStep:
         self._head = head
         self._tiers = tiers
         self._until = until
-        self._weighs, self._ahead = weighs or verify, ahead
+        self._ahead = ahead
         self._mute = False  # outputs are with the caller already
         self._seen: dict[int, int] | None = {} if verify else None
         self._gradients = recorder.no_gradients([])
@@ -69,7 +66,6 @@ class TorchStep:
     def plan_for(self, weight: Weight) -> None:
         """Tapes may weigh so much from now on."""
         self.facts = replace(self.facts, weight=weight)
-        self._weighs = True
 
     def begin(self) -> None:
         """A forward begins at the initial state."""
@@ -133,7 +129,7 @@ class TorchStep:
     def _advance(self, block: int, live: Leaves, first: bool) -> tuple[Leaves, list[Tensor]]:
         weight = self.facts.weight
         if first and self._ahead and not self._mute and weight is not None:
-            tape, given, _ = self.recorder.weighed(block, live, weight, weight.bytes)
+            tape, given, _ = self.recorder.weighed(block, live, weight, weight.cap)
             self._note_origins(block, given, tape.out, tape.ys)
             return tape.after.leaves, [y.detach() for y in tape.ys]
         if block in self.facts.mutates:
@@ -161,8 +157,8 @@ class TorchStep:
         if recording is not None:
             with recording.hooks():
                 tape, given = self.recorder.taped(block, self._live)
-        elif weight is not None and (self._weighs or block % _WEIGHED == 0):
-            tape, given, _ = self.recorder.weighed(block, self._live, weight, weight.bytes)
+        elif weight is not None:
+            tape, given, _ = self.recorder.weighed(block, self._live, weight, weight.cap)
         else:
             tape, given = self.recorder.taped(block, self._live)
         self.recorder.check(block, tape)
@@ -177,7 +173,7 @@ class TorchStep:
             self.blocks.keep(block, [y.detach() for y in tape.ys])
         if recording is not None:
             found = self.recorder.sealed(tape, recording)
-            if weight is not None and found > weight.bytes:
+            if weight is not None and found > weight.cap:
                 raise TooHeavy
         self._compare(block, self._live, first)
 

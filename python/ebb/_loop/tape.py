@@ -83,9 +83,13 @@ class Weight:
     """Of a block's tape."""
 
     bytes: int
-    # As a Scale counts: of a block in which no more is counted, the tape weighs no more. None is counted where a codec keeps it.
-    counted: int = 0
-    step: int = 0  # the most that is counted in one time step
+    saved: int = -1  # of it by autograd; -1 where a codec keeps it
+    step: int = 0  # the most that is saved in one time step
+
+    @property
+    def cap(self) -> int:
+        """What others may weigh that are planned for as if they weighed as much: steps differ by a few numbers."""
+        return self.bytes + min(4096, self.bytes // 8)
 
 
 class Head:

@@ -38,6 +38,14 @@ def held_by_others(storage: torch.UntypedStorage) -> bool:
     return _use_count is not None and _alone >= 0 and _use_count(storage._cdata) > _alone
 
 
+def modified(kind: str, now: int, then: int) -> Error:
+    """What autograd says of a tensor that was changed after it was saved."""
+    return Error(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind}] is at version {now}; expected version {then} instead"
+    )
+
+
 class Watch:
     """Sees that a tensor, or anything that shares its memory by autograd's rules, was changed in place."""
 
@@ -56,10 +64,7 @@ class Watch:
     def check(self, kind: str) -> None:
         now = self._counter._version
         if now != self._version:
-            raise Error(
-                f"one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{kind}] is at version {now}; expected version {self._version} instead"
-            )
+            raise modified(kind, now, self._version)
 
 
 class KeptTensor(Watch):
