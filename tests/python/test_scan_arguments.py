@@ -331,3 +331,20 @@ def test_a_budget_that_is_too_small_has_a_remedy_for_this_loop(strategy, other):
     with pytest.raises(ebb.Error) as caught:
         ebb.nn.LSTM(WIDTH, 8, budget=1, strategy=strategy)(xs)
     assert caught.value.remedy == f"raise the budget, {other or 'or '}take a smaller chunk"
+
+
+@pytest.mark.parametrize("budget", [None, "1MiB", "2KiB"])
+def test_inputs_made_in_inference_mode(budget):
+    layer = torch.nn.Linear(4, 4)
+    with torch.inference_mode():
+        xs = torch.randn(60, 2, 4)
+    found = []
+    for given, options in ((xs.clone(), {}), (xs, {"budget": budget})):
+        _, ys = ebb.scan(lambda h, x: ((layer(h) + x).tanh(), h), torch.zeros(2, 4), given, **options)
+        found.append(gradients(ys.sum(), layer.parameters()))
+    same(*found)
+
+
+def test_an_f_that_is_no_function():
+    with pytest.raises(ebb.Error, match="f is None; it is a function"):
+        ebb.scan(None, torch.zeros(1), torch.zeros(3, 1), budget=100)

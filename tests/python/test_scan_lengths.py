@@ -220,6 +220,7 @@ def test_a_packed_sequence_has_the_bits_of_a_padded_one():
         ({"lengths": []}, "lengths is"),
         ({"lengths": [1.5] * SAMPLES}, "lengths is"),
         ({"lengths": [[1] * SAMPLES]}, "lengths is"),
+        ({"lengths": torch.full((SAMPLES,), 1j)}, "lengths is"),
         ({"lengths": "long"}, "lengths is"),
         ({"lengths": [1, 2, 3, STEPS + 1]}, f"from 1 to {STEPS + 1}.*0 to {STEPS}"),
         ({"lengths": [1, 2, 3, -1]}, "from -1 to 3"),

@@ -132,7 +132,7 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
         ctx.call = call
-        ctx.save_for_backward(*tensors)
+        ctx.save_for_backward(*(tensor for tensor in tensors if not tensor.is_inference()))
         ctx.set_materialize_grads(False)
         leaves, ys = call.forward()
         ctx.present = [leaf is not None for leaf in leaves]

@@ -38,6 +38,8 @@ class Given:
     ):
         if reduce not in (None, "sum", "mean"):
             raise Error(f'scan: reduce is {reduce!r}; it is None, "sum" or "mean"')
+        if not callable(f):
+            raise Error(f"scan: f is {f!r}; it is a function of the carry and x that returns the next carry and y")
         self._own = f
         self.dim = _whole(dim)
         self.reverse, self.reduce = reverse, reduce

@@ -91,7 +91,13 @@ def _counts(given: Any) -> Tensor:
         counts = torch.as_tensor(given).cpu()
     except (TypeError, ValueError, RuntimeError):
         counts = torch.empty(0)
-    if counts.dim() != 1 or counts.numel() == 0 or counts.is_floating_point() or counts.dtype is torch.bool:
+    if (
+        counts.dim() != 1
+        or counts.numel() == 0
+        or counts.is_floating_point()
+        or counts.is_complex()
+        or counts.dtype is torch.bool
+    ):
         said = (
             f"a tensor of {counts.dtype} and shape {list(counts.shape)}" if isinstance(given, Tensor) else repr(given)
         )

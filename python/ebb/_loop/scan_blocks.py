@@ -52,6 +52,10 @@ class Inputs:
             raise Error(f"scan: length is {length!r}; it must be from 0 to {known}, the time steps of xs")
         self.length: int = known if length is None else length
 
+    def versions(self) -> list[int]:
+        """Which tell whether f has changed them; tensors of inference_mode have none."""
+        return [0 if leaf.is_inference() else leaf._version for leaf in self.leaves]
+
     def at(self, t: int, columns: list[tuple[Tensor, ...]], position: int) -> Any:
         if self.function is not None:
             return self.function(t)
@@ -164,7 +168,7 @@ class ScanBlocks:
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         start, end = self.span(block)
         columns = [part.unbind(0) for part in inputs]
-        versions = [leaf._version for leaf in self._inputs.leaves]
+        versions = self._inputs.versions()
         tree = self._carry.tree(carry)
         ys: list[Tensor] = []
         # A sum goes on from where the block before left it; when the block runs again, from anywhere.
@@ -187,7 +191,7 @@ class ScanBlocks:
             sums = present if sums is None else [total + leaf for total, leaf in zip(sums, present)]
         out = self._carry.leaves(tree)
         check_alike("scan: the carry", carry, out)
-        if [leaf._version for leaf in self._inputs.leaves] != versions:
+        if self._inputs.versions() != versions:
             raise Error(
                 "scan: f changes its x in place, which it would do again when it runs again; change a clone instead"
             )
