@@ -10,6 +10,9 @@ from thorough import THOROUGH
 
 # There is a process of tests for each core. torch reads this when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Without a GPU kernels run in Triton's interpreter, which is chosen when it is imported: some other file may be the first to do that.
+if not pathlib.Path("/dev/nvidia0").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # ./dev test tries few random examples, ./dev test all as many as each test asks for.
 FEW = 5

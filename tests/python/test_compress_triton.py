@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPU kernels of compressed layers against the formulas in torch's operations: on a GPU, else by Triton's interpreter."""
 
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 ON_GPU = torch.cuda.is_available()
-if not ON_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
 
 from ebb._compress.arithmetic import formulas, triton_kernels  # noqa: E402
