@@ -4,27 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 
 import torch
+from table import timed
 
 import ebb
 
 SIZES = [(16, 64), (64, 256)]  # samples, units
-
-
-def least_seconds(run: Callable[[], None], device: torch.device, rounds: int) -> float:
-    found = []
-    for _ in range(rounds):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def row(batch: int, units: int, options: argparse.Namespace) -> str:
@@ -50,7 +36,7 @@ def row(batch: int, units: int, options: argparse.Namespace) -> str:
     for _ in range(2):  # measured and planned, then remembered
         ours()
         plain()
-    by_hand, seconds = (least_seconds(run, device, options.rounds) for run in (plain, ours))
+    by_hand, seconds = (timed(run, device, options.rounds) for run in (plain, ours))
     report = ebb.last_report()
     return (
         f"| {batch} x {units} | {options.steps} | {by_hand:.3f} | {seconds:.3f} | {seconds / by_hand:.2f} | {report.slowdown:.2f} | "

@@ -103,10 +103,11 @@ def _convertible(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> li
             "convert: the model has no torch.nn.RNN, LSTM or GRU to convert; nothing of it would be in the budget"
         )
     reasons = {name: reason for name, layer in layers.items() if (reason := _why_not(layer)) is not None}
-    for name, reason in reasons.items():
-        raise Error(
-            f"convert: {name or 'the model itself'} {reason}", remedy=f"leave it as it is with skip={list(reasons)!r}"
-        )
+    if reasons:
+        name, reason = next(iter(reasons.items()))
+        if not name:
+            raise Error(f"convert: the model itself {reason}")
+        raise Error(f"convert: {name} {reason}", remedy=f"leave it as it is with skip={list(reasons)!r}")
     return list(layers.values())
 
 
