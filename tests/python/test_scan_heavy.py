@@ -61,7 +61,8 @@ def step_bytes(f, xs):
     return most
 
 
-@pytest.mark.parametrize("quiet", [1, 20, 60])
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("quiet", [20, 1, 60])
 def test_a_budget_holds_where_the_first_steps_are_quiet(quiet):
     f, xs = Events(), quiet_until(quiet)
     compare(f, torch.zeros(BATCH, UNITS), xs, [f.weight], budget="4MiB")  # and measures
@@ -253,6 +254,7 @@ def test_scans_inside_are_weighed_too(inner):
     assert counted.peak - 4 * f.weight.nbytes - 2 * h.nbytes <= 4 << 20  # gradients of both scans
 
 
+@pytest.mark.slow
 def test_heavy_steps_anywhere_after_calls_that_were_all_alike():
     f, init = Events(), torch.zeros(BATCH, UNITS)
     calm = torch.zeros(200, BATCH, UNITS)
