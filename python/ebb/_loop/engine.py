@@ -170,30 +170,23 @@ def in_budget(
     key: Any,
 ) -> InBudget:
     """Measures and plans where nothing is remembered, and runs forward."""
-    return options.budget.fitted(lambda: _in_budget(blocks, f, initial, inputs, device, options, key))
 
+    def call() -> InBudget:
+        around = Surroundings(f, device, options.preserve_rng_state, options.modules)
+        whole_key = (key, around.fingerprint(), options.budget.nesting)
+        known = remembered.get(whole_key)
+        before = around.look()
+        alone = not (options.budget.shared or options.verify)
+        if known is not None and alone and fits_as_before(options, known.settled, known.fits):
+            limit = options.budget.total
+            set_report(_plain_report(known, extent_of(blocks, device), limit, options))
+            return Fits(known, blocks.count, limit, around, before)
+        stateful = Stateful(blocks, around.outside)
+        return settled(
+            Loop(stateful, f, initial, inputs, device, options, whole_key, around, before, len(initial)), _attempt
+        )
 
-def _in_budget(
-    blocks: Blocks,
-    f: Callable,
-    initial: Leaves,
-    inputs: list[Tensor],
-    device: torch.device,
-    options: Options,
-    key: Any,
-) -> InBudget:
-    around = Surroundings(f, device, options.preserve_rng_state, options.modules)
-    key = (key, around.fingerprint(), options.budget.nesting)
-    known = remembered.get(key)
-    alone = not (options.budget.shared or options.verify)
-    if known is not None and alone and fits_as_before(options, known.settled, known.fits):
-        limit = options.budget.total
-        set_report(_plain_report(known, extent_of(blocks, device), limit, options))
-        return Fits(known, blocks.count, limit, around, around.look())
-    loop = Loop(
-        Stateful(blocks, around.outside), f, initial, inputs, device, options, key, around, around.look(), len(initial)
-    )
-    return settled(loop, _attempt)
+    return options.budget.fitted(call)
 
 
 def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], options: Options) -> _core.Plan:

@@ -9,50 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ebb.schedules import _live
-
-_theirs: Any = None
-
-if TYPE_CHECKING:
-    from ebb.schedules._live import CheckpointSchedule
-    from ebb.schedules._words import (
-        CheckpointAction,
-        Copy,
-        EndForward,
-        EndReverse,
-        Forward,
-        Move,
-        Reverse,
-        StorageType,
-    )
-else:
-    try:
-        from checkpoint_schedules.schedule import (
-            CheckpointAction,
-            CheckpointSchedule,
-            Copy,
-            EndForward,
-            EndReverse,
-            Forward,
-            Move,
-            Reverse,
-            StorageType,
-        )
-    except ImportError:
-        from ebb.schedules._live import CheckpointSchedule
-        from ebb.schedules._words import (
-            CheckpointAction,
-            Copy,
-            EndForward,
-            EndReverse,
-            Forward,
-            Move,
-            Reverse,
-            StorageType,
-        )
-    else:
-        import checkpoint_schedules as _theirs
-
-        CheckpointSchedule.register(_live.CheckpointSchedule)
+from ebb.schedules._live import CheckpointSchedule
+from ebb.schedules._words import CheckpointAction, Copy, EndForward, EndReverse, Forward, Move, Reverse, StorageType
 
 __all__ = [
     "CheckpointAction",
@@ -65,6 +23,17 @@ __all__ = [
     "Reverse",
     "StorageType",
 ]
+
+_theirs: Any = None
+
+if not TYPE_CHECKING:
+    try:
+        import checkpoint_schedules as _theirs
+    except ImportError:
+        pass
+    else:
+        globals().update({name: getattr(_theirs.schedule, name) for name in __all__})
+        CheckpointSchedule.register(_live.CheckpointSchedule)
 
 
 def taken_for_theirs(*schedules: type) -> None:
