@@ -262,7 +262,7 @@ def _attempt(loop: Loop) -> InBudget:
     report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
     report.remarks += options.budget.told
     if seen.known.calls == 0 and blocks.advice:
-        report.remarks.append(f"the first call of this function in a budget: before a long run {blocks.advice}")
+        report.remarks.append(f"the first call of this function in a budget: before a long run, {blocks.advice}")
     if options.codecs is not None:
         report.coding = Coding(
             options.codecs.words(),

@@ -112,7 +112,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 class ScanBlocks:
     name = "scan"
-    advice = "run ebb.verify with the same arguments, which compares every gradient with plain autograd's"
+    advice = "call ebb.verify with the same arguments, which compares every gradient with plain autograd's"
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class WhileBlocks(CarryOnly):
     """The steps of a while loop, one call of f each."""
 
     name = "while_loop"
-    advice = "run it once with verify=True, which checks that steps give the same bits when they run again"
+    advice = "call it once with verify=True, which checks that steps give the same bits when they run again"
 
     def __init__(self, f: Callable, carry: Structure, expected: int):
         self._f = f
