@@ -169,7 +169,7 @@ Bytes least_of(const Row& row, const Chain& chain, const Platform& platform, con
                 "raise slots, or add a slow tier and take h_revolve");
   }
   text << "it needs at least " << least << " bytes (" << format_bytes(least)
-       << ") in fast, the budget is " << p.machine.platform.fast << " ("
+       << ") of memory, the budget is " << p.machine.platform.fast << " ("
        << format_bytes(p.machine.platform.fast) << ")";
   throw Error(ErrorCode::infeasible_budget, text.str(), least,
               row.is_auto() ? "raise the budget, or take a smaller step"

@@ -118,6 +118,7 @@ void bind_network(nb::module_& module) {
       .def_prop_ro("plain_bytes", &NetworkRun::plain_bytes)
       .def_prop_rw("budget", &NetworkRun::budget, &NetworkRun::set_budget)
       .def("least_budget", &NetworkRun::least_budget, "strategy"_a, Released())
+      .def("chain", &NetworkRun::chain)
       .def("forward", forward, "inputs"_a, "outputs"_a, "initial"_a, "final"_a, "parameters"_a,
            Released())
       .def("advance", advance, "inputs"_a, "outputs"_a, "initial"_a, "final"_a, "parameters"_a,

@@ -10,6 +10,7 @@
 #include "ebb/core/bits.h"
 #include "ebb/core/error.h"
 #include "ebb/device/buffer.h"
+#include "ebb/run/sizes.h"
 
 namespace ebb::python {
 namespace {
@@ -73,6 +74,13 @@ class NumberRun : public NetworkRun {
       return *error.least_budget();
     }
     return 0;
+  }
+
+  Chain chain() const override {
+    const std::optional<Costs> known = costs_of(kind());
+    const Chain seconds = known ? Chain::uniform(net_.steps(), known->step, known->call)
+                                : Chain::uniform(net_.steps(), {});
+    return chain_of(net_, !options_.tiers.empty(), net_.steps(), &seconds);
   }
 
   void forward(const NetworkArrays& arrays) override {

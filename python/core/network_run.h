@@ -47,6 +47,9 @@ class NetworkRun {
   virtual std::int64_t chunk() const = 0;
   virtual Bytes plain_bytes() const = 0;
   virtual Bytes least_budget(const std::string& strategy) = 0;
+  // As a run books it. Its seconds are measured ones where a run of its kind was made before;
+  // otherwise a backward takes as long as two forwards.
+  virtual Chain chain() const = 0;
   virtual Bytes budget() const = 0;
   // Gives up the memory that a run holds.
   virtual void set_budget(Bytes budget) = 0;

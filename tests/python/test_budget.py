@@ -59,9 +59,12 @@ def test_shares_and_words_are_settled_by_the_costs_of_a_call(given):
 
 
 @pytest.mark.parametrize("given", ["20%", "balanced"])
-def test_a_shared_budget_is_bytes(given):
-    with pytest.raises(ebb.Error, match=f"'{given}' depends on what a call takes.* give bytes"):
-        ebb.Budget(given)
+def test_a_shared_budget_that_is_a_share_or_a_word_is_each_calls_own(given):
+    budget = ebb.Budget(given)
+    one, other = allowance_of(budget), allowance_of(budget)
+    assert budget.total is None and repr(budget) == f"ebb.Budget('{given}')"
+    assert one is not other and one.ledger is other.ledger and not one.settled and one.part(2).ledger is one.ledger
+    assert pickle.loads(pickle.dumps(budget)).__dict__.keys() == budget.__dict__.keys()
 
 
 @pytest.mark.parametrize(

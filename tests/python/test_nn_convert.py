@@ -211,6 +211,8 @@ def test_skipped_parts_stay_with_all_that_they_contain():
         (lambda: ebb.nn.convert(model(), "1MiB", chunk=0), "chunk is 0"),
         (lambda: ebb.nn.convert(model(), "1MiB", skip=["nobody"]), "nobody"),
         (lambda: ebb.nn.convert(model(), "1MiB", skip=[3]), "skip has 3"),
+        (lambda: ebb.nn.convert(model(), "1MiB", skip=3), "skip has 3"),
+        (lambda: ebb.nn.convert(model(), "1MiB", tiers="zz"), "'z' is no tier"),
         (lambda: ebb.nn.convert(torch.nn.Linear(2, 2), "1MiB"), "no torch.nn.RNN, LSTM or GRU"),
         (lambda: ebb.nn.convert("model", "1MiB"), "model is a str"),
         (lambda: ebb.nn.revert("model"), "model is a str"),
@@ -227,3 +229,17 @@ def test_a_layer_that_was_parametrised_since_is_not_reverted():
     with pytest.raises(ebb.Error, match="top has become ParametrizedRNN"):
         ebb.nn.revert(net)
     assert type(net.encoder["mid"]) is ebb.nn.GRU
+
+
+def test_a_budget_may_be_a_share_for_all_layers():
+    x = torch.randn(200, 2, 3)
+    net = torch.nn.ModuleDict({"low": torch.nn.LSTM(3, 8), "high": torch.nn.GRU(8, 8)})
+    ebb.nn.convert(net, "20%")
+    for _ in range(2):
+        net["high"](net["low"](x)[0])[0].sum().backward()
+    budget = net["low"].budget
+    given = [layer.report.budget for layer in net.values()]
+    assert budget.total is None and budget.held == 0 and 0 < budget.peak <= sum(given)
+    ebb.nn.convert(net, "100%")
+    net["high"](net["low"](x)[0])[0].sum().backward()
+    assert all(abs(part - 0.2 * layer.report.budget) < 1 for part, layer in zip(given, net.values()))

@@ -234,45 +234,66 @@ class _Shared(_Nesting):
         self._open -= 1
 
 
+class _Wished(Allowance):
+    """One call's of a budget that is a share or a word: its own part of it, booked with those of the others."""
+
+    def __init__(self, wish: Wish, ledger: _core.Ledger):
+        super().__init__(0, wish)
+        self.ledger = ledger
+
+    def part(self, parts: int) -> Allowance:
+        assert self.wish is not None and self.ledger is not None
+        return _Wished(self.wish, self.ledger)
+
+
 class Budget:
     """One budget shared by all calls of a model whose forwards precede their backwards.
 
     Give the same object to each call. In the first iteration a call takes half of what is left; from the second on the
     budget is divided by what the calls need to store all, each getting at least what it cannot do without.
 
+    ``"20%"`` is that share of what keeping everything takes in all calls together, and each call gets it of its own part;
+    ``"memory"``, ``"balanced"`` and ``"speed"`` likewise. How many bytes that is, each call's report says.
+
     >>> budget = Budget("2GiB")
     >>> budget.total
     2147483648
+    >>> Budget("20%").total is None
+    True
     """
 
     def __init__(self, total: float | str):
-        if wish_of(total, "Budget") is not None:
-            raise Error(
-                f"Budget: {total!r} depends on what a call takes, and the calls that share a budget are not known when it is made; "
-                f"give bytes such as '512MiB', or budget={total!r} to each call"
-            )
-        self.total = _bytes(total)
-        self._allowance = _Shared(self.total)
+        self._said = total
+        self._wish = wish_of(total, "Budget")
+        self.total = None if self._wish is not None else _bytes(total)  #: bytes; None where they follow from the calls
+        self._shared = _Shared(UNLIMITED if self.total is None else self.total)
 
     # A copy of a model shares its budget; one that is loaded elsewhere has its own.
     def __deepcopy__(self, memo: dict[int, object]) -> Budget:
         return self
 
-    def __reduce__(self) -> tuple[type[Budget], tuple[int]]:
-        return Budget, (self.total,)
+    def __reduce__(self) -> tuple[type[Budget], tuple[float | str]]:
+        return Budget, (self._said,)
 
     def __repr__(self) -> str:
-        return repr(self._allowance)
+        return repr(self._shared) if self._wish is None else f"ebb.Budget({self._wish.said!r})"
 
     @property
     def held(self) -> int:
         """Bytes charged now."""
-        return self._allowance.booked.live
+        return self._shared.booked.live
 
     @property
     def peak(self) -> int:
         """The most bytes ever charged at once."""
-        return self._allowance.booked.peak
+        return self._shared.booked.peak
+
+    def _allowance(self) -> Allowance:
+        """For one more call."""
+        if self._wish is not None:
+            return _Wished(self._wish, self._shared.booked)
+        around = [one for one in _calls.inside if one.parts is self._shared.parts]
+        return around[-1].inside() if around else self._shared
 
 
 BudgetLike = float | str | Budget
@@ -296,6 +317,4 @@ def allowance_of(budget: BudgetLike) -> Allowance:
     if not isinstance(budget, Budget):
         wish = wish_of(budget, "budget")
         return Allowance(_bytes(budget)) if wish is None else Allowance(0, wish)
-    own = budget._allowance
-    around = [one for one in _calls.inside if one.parts is own.parts]
-    return around[-1].inside() if around else own
+    return budget._allowance()

@@ -11,6 +11,7 @@ from ebb._base.errors import Error
 from ebb._base.sizes import as_bytes
 
 WORDS = ("speed", "balanced", "memory")
+POINTS = 12  # budgets among which "balanced" chooses
 _MOST = 1000  # percent
 
 

@@ -7,10 +7,8 @@ from collections.abc import Hashable
 
 from ebb import _core
 from ebb._base.sizes import UNLIMITED
-from ebb._base.wish import Costs
+from ebb._base.wish import POINTS, Costs
 from ebb._loop.arguments import Options
-
-_POINTS = 12
 
 Settled = dict[Hashable, tuple[int, int]]  # by what was asked for: bytes, and those of keeping everything
 
@@ -50,7 +48,7 @@ def settle(
         how = ways(options)
         if options.unknown:  # planned as if as long as expected
             how.strategy, how.length_unknown = options.strategy, False
-        swept = _core.sweep(chain, _core.Platform(tiers=speeds), how, _POINTS)
+        swept = _core.sweep(chain, _core.Platform(tiers=speeds), how, POINTS)
         return [(max(budget, least() if options.unknown else 0), plan.prediction.seconds) for budget, plan in swept]
 
     whole = whole_bytes(raw, speeds)

@@ -13,7 +13,7 @@ from ebb._base.budget import Budget, BudgetLike
 from ebb._base.errors import Error
 from ebb._loop.arguments import checked_chunk
 from ebb.nn.rnn import GRU, LSTM, RNN, Bounded
-from ebb.tiers import Tier
+from ebb.tiers import Tier, listed
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -36,7 +36,7 @@ def convert(
     Layers stay the objects that they are, with their parameters, names, hooks, training mode, device and dtype: optimisers and
     the state_dict go on as before. `ebb.nn.revert` undoes it. Gradients are those of :class:`ebb.nn.LSTM` and its like.
 
-    budget: bytes, text such as ``"2GiB"``, or an `ebb.Budget`, for all layers together. Layers that are ebb's already get it too.
+    budget: bytes, text such as ``"2GiB"`` or ``"20%"``, or an `ebb.Budget`, for all layers together. Layers that are ebb's already get it too.
     tiers, chunk, strategy, native: as of :class:`ebb.nn.LSTM`, for each layer.
     skip: layers that stay as they are: names (with all they contain), types or modules.
 
@@ -57,6 +57,7 @@ def convert(
             "convert: budget is None; give bytes for all layers together, or call ebb.nn.revert(model) to undo it"
         )
     checked_chunk("convert", chunk)
+    listed(tiers)
     layers = _convertible(model, skip)
     shared = budget if isinstance(budget, Budget) else Budget(budget)
     for layer in layers:
@@ -121,7 +122,8 @@ def _left(model: nn.Module, skip: Any) -> set[nn.Module]:
     """All modules that are to stay as they are."""
     names = dict(model.named_modules(remove_duplicate=False))
     found: set[nn.Module] = set()
-    for one in [skip] if isinstance(skip, (str, type, nn.Module)) else skip:
+    alone = isinstance(skip, (str, type, nn.Module)) or not isinstance(skip, Iterable)
+    for one in [skip] if alone else skip:
         if isinstance(one, str) and one in names:
             found.update(names[one].modules())
         elif isinstance(one, str):

@@ -15,7 +15,7 @@ from ebb import _core
 from ebb._base.budget import Allowance, BudgetLike, allowance_of
 from ebb._base.errors import Error
 from ebb._base.sizes import UNLIMITED
-from ebb._base.wish import Costs
+from ebb._base.wish import POINTS, Costs
 from ebb._loop.arguments import remedy_of
 from ebb.nn._report import LayerReport
 from ebb.tiers import Tier, slow_tiers
@@ -129,10 +129,12 @@ class Setting:
             return sum(run.least_budget(strategy) for run in runs)
 
         def points() -> list[tuple[int, float]]:
-            raise Error(
-                f"budget is {wish.said!r}, for which steps are measured, and native cells are not; give bytes, '20%', 'memory' or "
-                "'speed', or native=False"
-            )
+            how = _core.PlanOptions()
+            how.strategy = "auto" if self.tiers else self.strategy  # as if memory were all there is
+            swept = [_core.sweep(run.chain(), _core.Platform(), how, POINTS) for run in runs]
+            return [
+                (sum(own for own, _ in row), sum(plan.prediction.seconds for _, plan in row)) for row in zip(*swept)
+            ]
 
         whole = sum(run.plain_bytes for run in runs)
         self.budget.settle(
@@ -232,7 +234,7 @@ class Runs:
         return Runs, ()
 
     def lease(self, setting: Setting) -> Lease:
-        if setting.keeps and setting.budget.shared:
+        if setting.keeps and setting.budget.ledger is not None:
             return Lease(setting.make(), lambda _: setting.budget.give_back())
         return (self.keeping if setting.keeps else self.passing).lease(setting)
 

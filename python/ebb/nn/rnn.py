@@ -23,7 +23,7 @@ _ABOUT = """{what}, in the memory you have.
 
     budget: bytes, or text such as ``"64MiB"``, that one call may hold between forward and backward beside inputs,
         outputs and parameters, at any length; or ``"20%"`` of what keeping everything takes; or ``"memory"``, the least that
-        works, or ``"speed"``, enough to keep everything, or, with ``native=False``, ``"balanced"``, as for `ebb.scan`; each with the
+        works, ``"speed"``, enough to keep everything, or ``"balanced"``, where bytes x time are least, as for `ebb.scan`; each with the
         chunk that the layer takes. None: torch's own code, which keeps every time step.
     tiers: slower memories that may be used too, nearest first.
     chunk: time steps that are one step of the plan; None: chosen from the sizes. Gradients are the same bits for every
