@@ -124,13 +124,22 @@ struct Words {
   std::map<std::string, std::string> given;  // by key
   std::map<std::string, bool> flags;
   std::vector<std::string> tiers;
-  std::string config, out, resume;
+  std::string config, out, resume, patience;
   bool json = false;
 };
 
 std::string option_of(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return "--" + key;
+}
+
+double read_number(const std::string& option, const std::string& word) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(number)) {
+    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be a number");
+  }
+  return number;
 }
 
 Json value_of(const OptionRow& row, const std::string& word) {
@@ -142,12 +151,7 @@ Json value_of(const OptionRow& row, const std::string& word) {
     return word;
   }
   if (row.kind == Kind::whole) return read_count(option, word, 0, 1'000'000'000'000);
-  double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(number)) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be a number");
-  }
-  return number;
+  return read_number(option, word);
 }
 
 std::string read_config(const std::string& path) {
@@ -233,7 +237,9 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
   TrainSettings settings;
   settings.out = from ? words.resume : words.out;
   settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
-  Ranks ranks;
+  RankOptions together;
+  if (!words.patience.empty()) together.patience = read_number("--patience", words.patience);
+  Ranks ranks(together);
   try {
     const Interrupt interrupt;
     settings.stop = interrupt.token();
@@ -246,7 +252,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     const TrainResult result =
         from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
-    if (result.stopped)
+    if (result.stopped && speaks)
       fail(ErrorCode::cancelled, "stopped after ", result.iterations, " iterations");
   } catch (const Error& error) {
     if (ranks.size() > 1 && error.code() != ErrorCode::cancelled) {
@@ -327,6 +333,10 @@ Command declare_train(CLI::App& app) {
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  Heading processes(app, "Several processes");
+  processes.option("--patience", words->patience, "S",
+                   "Seconds that a process waits for the others before it\nends all; default 600, "
+                   "0: forever");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
   set_footer(app, kTrainFooter + real_tier_sentence() + kTrainFooterEnd);

@@ -4,7 +4,7 @@
 
 namespace ebb {
 
-std::unique_ptr<RankLink> join_ranks(int started) {
+std::unique_ptr<RankLink> join_ranks(int started, double) {
   fail(ErrorCode::unavailable, started,
        " processes were started to train together, and this ebb was built without MPI; start one "
        "process, or install MPI (libopenmpi-dev) and build again");

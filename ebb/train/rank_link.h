@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -24,12 +25,13 @@ class RankLink {
   // Puts each rank's `mine` into `of_all`, in the order of ranks.
   virtual void gather(std::span<const std::byte> mine, std::span<std::byte> of_all) = 0;
   virtual bool any(bool here) = 0;
+  virtual void set_waiting(std::function<void()> waiting) = 0;
   virtual void end_all(int code) = 0;
   // The proper end, which waits for all ranks.
   virtual void finish() noexcept = 0;
 };
 
-// `started`: how many processes the launcher says there are.
-std::unique_ptr<RankLink> join_ranks(int started);
+// `started`: how many processes the launcher says there are. `patience`: see RankOptions.
+std::unique_ptr<RankLink> join_ranks(int started, double patience);
 
 }  // namespace ebb

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <exception>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "ebb/core/error.h"
 #include "ebb/train/rank_link.h"
 
 namespace ebb {
@@ -58,9 +60,13 @@ void sum_in_order(RankLink& link, std::span<Number> numbers) {
 
 }  // namespace
 
-Ranks::Ranks() : exceptions_(std::uncaught_exceptions()) {
+Ranks::Ranks(const RankOptions& options) : exceptions_(std::uncaught_exceptions()) {
+  if (!(options.patience >= 0)) {
+    fail(ErrorCode::invalid_argument, "patience is ", options.patience,
+         " seconds; it must be 0, for no limit, or more");
+  }
   const int started = started_processes();
-  if (started > 1) link_ = join_ranks(started);
+  if (started > 1) link_ = join_ranks(started, options.patience);
 }
 
 Ranks::~Ranks() {
@@ -78,6 +84,10 @@ void Ranks::sum(std::span<double> numbers) {
   if (link_) sum_in_order(*link_, numbers);
 }
 bool Ranks::any(bool here) { return link_ ? link_->any(here) : here; }
+
+void Ranks::set_waiting(std::function<void()> waiting) {
+  if (link_) link_->set_waiting(std::move(waiting));
+}
 
 void Ranks::end_all(int code) {
   if (link_) link_->end_all(code);

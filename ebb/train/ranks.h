@@ -3,12 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
 namespace ebb {
 
 class RankLink;  // private: what MPI does here
+
+struct RankOptions {
+  // How long a process waits for the others before it takes them for lost; 0: forever. Another
+  // process's tests and the writing of a checkpoint are such waits.
+  double patience = 600;  // seconds
+};
 
 // One process alone, unless mpirun, mpiexec or srun started several: only then MPI is needed and set
 // up, by the constructor, and ended by the destructor. One Ranks at a time, from one thread, and with
@@ -33,7 +40,7 @@ class Ranks {
  public:
   // Throws Error(unavailable) when several processes were started and this build has no MPI, or not
   // that of the launcher; Error(device) when MPI fails.
-  Ranks();
+  explicit Ranks(const RankOptions& options = {});
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
   ~Ranks();
@@ -43,11 +50,16 @@ class Ranks {
 
   // The sum over all processes, the same bits in all of them. Added up in double and in the order of
   // ranks, so that the same number of processes gives the same bits each time.
-  // All of these throw Error(device) when MPI fails.
+  // All of these throw Error(device) when MPI fails, and when other processes do not come within
+  // options.patience: it names them, and the lowest of those who wait throws first.
   void sum(std::span<float> numbers);
   void sum(std::span<double> numbers);
   // Whether it is true in any of them.
   bool any(bool here);
+
+  // Called now and then, in the caller's thread, while one of the above waits for other processes.
+  // What it throws ends the wait, and the processes are no longer in step.
+  void set_waiting(std::function<void()> waiting);
 
   // Ends all processes, this one too, with that code; it does not return unless this one is alone.
   void end_all(int code);

@@ -38,6 +38,17 @@ Metrics metrics_of(const TaskShape& shape, std::int64_t iteration, Split split, 
   return metrics;
 }
 
+// What is called while processes wait for others, as long as this lives.
+struct Waiting {
+  Waiting(Ranks& all, std::function<void()> call) : ranks(all) {
+    ranks.set_waiting(std::move(call));
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() { ranks.set_waiting({}); }
+  Ranks& ranks;
+};
+
 void add_up(Ranks& ranks, Score& score) {
   std::array<double, 3> sums{score.loss, score.correct, score.targets};
   ranks.sum(sums);
@@ -133,6 +144,7 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
     if (!own.learns) fixed.insert(fixed.end(), part.begin(), part.end());
   }
   const double rate = options_.optimiser.lr * options_.schedule.at(iteration, all_iterations());
+  whole_ = -1;
   const double norm = optimiser_.step(values, run_->gradient(), rate);
   auto next = fixed.begin();
   for (const NetworkParameter& own : run_->network().layout()) {
@@ -205,8 +217,12 @@ TrainResult Trainer<Number>::run() {
   }
   announce();
   TrainResult result;
-  result.iterations = first_;
+  result.iterations = whole_ = first_;
   saved_at_ = seconds();
+  // Whoever ends all processes because of one gives the others a moment.
+  const Waiting waiting(ranks_, [this] {
+    if (settings_.stop.stop_requested()) save_whole();
+  });
   try {
     for (std::int64_t i = first_; i < iterations; ++i) {
       if (ranks_.any(settings_.stop.stop_requested())) {
@@ -220,14 +236,25 @@ TrainResult Trainer<Number>::run() {
       if (is_last || (options_.evaluate > 0 && (i + 1) % options_.evaluate == 0)) {
         if ((result.test = test(i + 1))) tell(*result.test);
       }
+      whole_ = i + 1;
       if (is_last || seconds() - saved_at_ >= options_.save_seconds) save(i + 1);
     }
   } catch (const Error& error) {
     // Parameters are those of the last whole iteration: a stop comes before they change.
-    if (error.code() != ErrorCode::cancelled || ranks_.size() > 1) throw;
+    if (ranks_.size() > 1) {
+      try {
+        save_whole();
+      } catch (const Error&) {  // the first one says what is wrong
+      }
+      throw;
+    }
+    if (error.code() != ErrorCode::cancelled) throw;
     result.stopped = true;
   }
-  if (result.stopped) save(result.iterations);
+  if (result.stopped) {
+    save(result.iterations);
+    ranks_.any(false);  // a process that ends first would have the launcher end this one
+  }
   result.seconds = earlier_ + seconds();
   result.report = report_;
   return result;
@@ -306,6 +333,11 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.optimiser = optimiser_.state();
   save_checkpoint(settings_.out, checkpoint);
   saved_ = iteration;
+}
+
+template <class Number>
+void Trainer<Number>::save_whole() {
+  if (whole_ >= 0) save(whole_);
 }
 
 template <class Number>

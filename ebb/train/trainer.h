@@ -25,6 +25,7 @@ class Trainer {
   std::optional<Metrics> test(std::int64_t iteration);
   void tell(const Metrics& metrics);
   void save(std::int64_t iteration);
+  void save_whole();
   void restore(const Checkpoint& from);
   void announce();
   std::stop_token stop() const;
@@ -43,6 +44,8 @@ class Trainer {
   Optimiser<Number> optimiser_;
   std::optional<MetricsFile> metrics_;
   std::int64_t first_ = 0, saved_ = -1;
+  // Iterations after which parameters and metrics are what they are now; -1: between two of them.
+  std::int64_t whole_ = -1;
   double began_ = 0, saved_at_ = 0;
   double earlier_ = 0;  // seconds before the checkpoint
   Report report_;

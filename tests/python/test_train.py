@@ -1,42 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ebb train` end to end: what it prints and leaves behind, kills and resumes, several processes, bad words."""
+"""`ebb train` end to end: what it prints and leaves behind, kills and resumes, bad words."""
 
 import json
-import os
-import pathlib
 import random
 import re
-import shutil
 import signal
-import subprocess
 import time
 
 import pytest
+from train_program import LONG, column, ebb, needs_program, start, tensors, wait_for
 
-EBB = os.environ.get("EBB_BINARY")
-pytestmark = pytest.mark.skipif(not EBB, reason="EBB_BINARY does not name the program ebb")
+pytestmark = needs_program
 SMALL = "--task copy --steps 40 --hidden 12 --batch 4 --iterations 5 --test-samples 6 --threads 1"
-
-
-def ebb(words, code=0, **more):
-    done = subprocess.run([EBB, "train", *words.split()], capture_output=True, text=True, timeout=120, **more)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done
-
-
-def tensors(folder):
-    """Every array of the model, as bytes with its place in the header."""
-    data = (folder / "model.safetensors").read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    header.pop("__metadata__", None)
-    body = data[8 + size :]
-    return {name: body[slice(*own["data_offsets"])] for name, own in header.items()}
-
-
-def column(folder, *keys):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [[line.get(key) for key in ("iteration", "split", "loss", "gradient_norm", *keys)] for line in lines]
 
 
 def test_json_lines(tmp_path):
@@ -117,12 +92,6 @@ def save_npy(path, tensor):
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + raw)
 
 
-LONG = (
-    "--task adding --steps 250 --cell lstm --layers 2 --dropout 0.1 --hidden 24 --batch 8 --iterations 150"
-    " --evaluate 40 --schedule cosine,warmup=10 --budget 50% --test-samples 50 --threads 1 --save-seconds 0.05 --json"
-)
-
-
 # As many iterations, so that a signal comes before the last of them.
 QUICK = LONG.replace("--steps 250", "--steps 50").replace("--save-seconds 0.05", "--save-seconds 0.5")
 
@@ -132,29 +101,6 @@ def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight") / "run"
     ebb(f"{QUICK} --out {folder}")
     return folder
-
-
-def hears_ctrl_c():
-    """A shell lets what it starts in the background ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def start(words):
-    return subprocess.Popen(
-        [EBB, "train", *words.split()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=hears_ctrl_c,
-    )
-
-
-def wait_for(process, lines):
-    """Until it has done so many more iterations."""
-    for line in process.stdout:
-        lines -= json.loads(line)["event"] == "train"
-        if lines <= 0:
-            return
 
 
 @pytest.mark.slow
@@ -218,82 +164,6 @@ def test_resume_says_what_cannot_be_changed(uninterrupted, tmp_path):
     before = tensors(folder)
     ebb(f"--resume {folder}")
     assert tensors(folder) == before
-
-
-MPIRUN = shutil.which("mpirun")
-needs_mpi = pytest.mark.skipif(not MPIRUN, reason="no mpirun here")
-
-
-def mpirun(processes, words):
-    launch = [MPIRUN, "--oversubscribe", "--allow-run-as-root", "-n", str(processes), EBB, "train", *words.split()]
-    return subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@needs_mpi
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_processes_are_a_larger_batch(tmp_path, processes):
-    """Gradients are added in another order: in double some 1e-16 of each, which 8 steps of sgd keep small; adam would
-    divide by it where a gradient is nearly 0."""
-    words = "--task copy --steps 40 --cell gru --layers 2 --dropout 0.2 --hidden 12 --iterations 8"
-    words += " --optimiser sgd --lr 0.1 --momentum 0.9 --dtype double --threads 1 --chunk 2 --test-samples 7"
-    process = mpirun(processes, f"{words} --batch 2 --json --out {tmp_path}/many")
-    out, err = process.communicate(timeout=120)
-    if "built without MPI" in err:
-        pytest.skip("this build has no MPI")
-    assert process.returncode == 0, err
-    assert json.loads(out.splitlines()[0])["ranks"] == processes
-    ebb(f"{words} --batch {2 * processes} --out {tmp_path}/one")
-    many, one = tensors(tmp_path / "many"), tensors(tmp_path / "one")
-    assert many.keys() == one.keys()
-    for name in one:
-        for a, b in zip(memoryview(many[name]).cast("d"), memoryview(one[name]).cast("d")):
-            assert a == pytest.approx(b, rel=1e-10, abs=1e-11), name
-    for a, b in zip(column(tmp_path / "many", "accuracy"), column(tmp_path / "one", "accuracy")):
-        assert a[:2] == b[:2]
-        assert a[2] == pytest.approx(b[2], rel=1e-10)
-        assert a[4] == pytest.approx(b[4])
-
-
-def running(folder):
-    """Processes of ebb whose words name the folder, by number."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_text().split("\0")
-        except OSError:
-            continue
-        if words[0] == EBB and any(str(folder) in word for word in words):
-            found.append(int(path.name))
-    return found
-
-
-@needs_mpi
-def test_a_process_that_dies_ends_all(tmp_path):
-    process = mpirun(2, LONG.replace("--iterations 150", "--iterations 100000") + f" --out {tmp_path}/run")
-    wait_for(process, 3)
-    ranks = running(tmp_path)
-    if not ranks:
-        _, err = process.communicate(timeout=60)
-        pytest.skip("this build has no MPI") if "built without MPI" in err else pytest.fail(err)
-    assert len(ranks) == 2
-    os.kill(max(ranks), signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
-    for _ in range(100):
-        if not running(tmp_path):  # those that ended and were not waited for have no words
-            return
-        time.sleep(0.1)
-    pytest.fail("the other process goes on")
-
-
-@needs_mpi
-def test_one_bad_option_ends_all(tmp_path):
-    process = mpirun(2, f"{SMALL} --budget 1")
-    _, err = process.communicate(timeout=60)
-    if "built without MPI" in err:
-        pytest.skip("this build has no MPI")
-    assert process.returncode != 0
-    assert "of 2: " in err
 
 
 BAD = {
