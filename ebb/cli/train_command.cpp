@@ -181,14 +181,12 @@ void check_change(const TrainOptions& before, const TrainOptions& now) {
   }
 }
 
-std::optional<Checkpoint> checkpoint_of(const Words& words) {
-  if (words.resume.empty()) return {};
-  if (!words.config.empty() || !words.out.empty()) {
+void check_words(const Words& words) {
+  if (!words.resume.empty() && (!words.config.empty() || !words.out.empty())) {
     fail(ErrorCode::invalid_argument,
          "--resume takes the options and the directory of the checkpoint; leave out ",
          words.config.empty() ? "--out" : "--config");
   }
-  return load_checkpoint(words.resume);
 }
 
 TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,
@@ -228,13 +226,19 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
 }
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
-  std::optional<Checkpoint> from = checkpoint_of(words);
-  const TrainOptions options = options_of(words, from, err);
-  TrainSettings settings;
-  settings.out = from ? words.resume : words.out;
-  settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
+  check_words(words);
   Ranks ranks;
   try {
+    TrainSettings settings;
+    settings.out = words.resume.empty() ? words.out : words.resume;
+    std::optional<RunLock> lock;
+    std::optional<Checkpoint> from;
+    if (!words.resume.empty()) {
+      settings.lock = &lock.emplace(settings.out, true, ranks);
+      from = load_checkpoint(settings.out);
+    }
+    const TrainOptions options = options_of(words, from, err);
+    settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
     const Interrupt interrupt;
     settings.stop = interrupt.token();
     TrainText text(options, words.json, out, err);

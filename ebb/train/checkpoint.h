@@ -6,6 +6,7 @@
 //   model-N.safetensors        the parameters of generation N
 //   optimiser-N.safetensors    the optimiser's state of generation N
 //   model.safetensors          the parameters under a name that stays, for PyTorch and other readers
+//   lock                       who writes into it now, see RunLock
 // Other files in it are left alone.
 #pragma once
 
@@ -18,6 +19,8 @@
 #include "ebb/train/safetensors.h"
 
 namespace ebb {
+
+class RunLock;
 
 struct Checkpoint {
   std::int64_t iteration = 0;  // iterations done
@@ -35,10 +38,12 @@ struct Checkpoint {
 // model.safetensors is a hard link to the parameters (a copy where the file system has no links),
 // always whole; it is replaced after train.json, so that it is one generation behind if the process
 // is killed in between.
-// Throws Error(io): the directory is missing or cannot be written, no space is left, another process
-// is saving into it; Error(invalid_argument): tensors that safetensors cannot hold, options that
+// Throws Error(io): the directory is missing or cannot be written, no space is left, a run or another
+// process is writing into it; Error(invalid_argument): tensors that safetensors cannot hold, options that
 // are not a JSON object.
 void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& checkpoint);
+// The same for whoever holds the directory already.
+void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint);
 
 // Also while another process saves into the directory. The options come back as compact JSON.
 // Throws Error(io): the directory or train.json is missing, a file is missing, damaged or of another

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,5 +37,10 @@ std::int64_t generation_of(std::string_view part, std::string_view name);
 std::string to_text(const CheckpointIndex& index);
 // Throws Error(invalid_argument) that opens with `what`, and Error(unavailable) for a later format.
 CheckpointIndex parse_index(std::string_view text, std::string_view what);
+
+// Throws Error(io) unless the directory is there and has a train.json.
+void check_has_checkpoint(const std::filesystem::path& directory);
+// Of the checkpoint in the directory; nothing: it has no train.json. Throws as load_checkpoint.
+std::optional<std::int64_t> saved_iteration(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -73,12 +73,6 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   if (from) restore(*from);
   from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {
-    std::error_code error;
-    std::filesystem::create_directories(settings_.out, error);
-    if (error) {
-      fail(ErrorCode::io, "cannot make the directory ", settings_.out.string(), ": ",
-           error.message());
-    }
     metrics_.emplace(settings_.out, resumes ? first_ : -1);
     earlier_ = metrics_->seconds();
   }
@@ -304,7 +298,7 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.options = to_json(options_);
   checkpoint.model = model_tensors();
   checkpoint.optimiser = optimiser_.state();
-  save_checkpoint(settings_.out, checkpoint);
+  save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
 }
 

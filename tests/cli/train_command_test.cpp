@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "ebb/data/task.h"
 #include "ebb/store/file.h"
 #include "ebb/train/options.h"
+#include "ebb/train/run_lock.h"
 #include "tests/cli/run.h"
 #include "tests/temporary_folder.h"
 
@@ -168,6 +170,26 @@ int (*open_uncounted)(const char*, int, mode_t) = nullptr;
 int open_counted(const char* path, int flags, mode_t mode) {
   if ((flags & O_ACCMODE) == O_RDONLY) ++opened[std::filesystem::path(path).filename().string()];
   return open_uncounted(path, flags, mode);
+}
+
+TEST(TrainFiles, ADirectoryInUseIsLeftAlone) {
+  const test::TemporaryFolder folder;
+  std::optional<RunLock> lock(folder.path());
+  for (const std::string& words : {kSmall + std::string("--out "), std::string("--resume ")}) {
+    const Outcome second = train(words + folder.path());
+    EXPECT_EQ(second.code, kFailure) << words;
+    EXPECT_THAT(second.err, HasSubstr("is in use by process ")) << words;
+    EXPECT_EQ(second.out, "") << words;
+  }
+  lock.reset();
+  EXPECT_EQ(train(kSmall + ("--out " + folder.path())).code, kDone);
+  lock.emplace(folder.path());
+  EXPECT_THAT(train(kSmall + ("--out " + folder.path())).err, HasSubstr("is in use by process "));
+  EXPECT_THAT(train("--resume " + folder.path()).err, HasSubstr("is in use by process "));
+  lock.reset();
+  EXPECT_EQ(train("--resume " + folder.path()).code, kDone);
+  EXPECT_THAT(train(kSmall + ("--out " + folder.path())).err,
+              HasSubstr("holds a checkpoint already"));
 }
 
 TEST(TrainFiles, ResumeReadsTheCheckpointOnce) {
