@@ -125,7 +125,7 @@ struct Words {
   std::map<std::string, bool> flags;
   std::vector<std::string> tiers;
   std::string config, out, resume;
-  bool json = false;
+  bool json = false, data_changed_ok = false;
 };
 
 std::string option_of(std::string key) {
@@ -187,6 +187,10 @@ void check_words(const Words& words) {
          "--resume takes the options and the directory of the checkpoint; leave out ",
          words.config.empty() ? "--out" : "--config");
   }
+  if (words.resume.empty() && words.data_changed_ok) {
+    fail(ErrorCode::invalid_argument,
+         "--data-changed-ok is for --resume; a new run takes any data");
+  }
 }
 
 TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,
@@ -231,6 +235,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
   try {
     TrainSettings settings;
     settings.out = words.resume.empty() ? words.out : words.resume;
+    settings.data_changed_ok = words.data_changed_ok;
     std::optional<RunLock> lock;
     std::optional<Checkpoint> from;
     if (!words.resume.empty()) {
@@ -331,6 +336,8 @@ Command declare_train(CLI::App& app) {
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  files.flag("--data-changed-ok", words->data_changed_ok,
+             "Go on with data that are not the checkpoint's");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
   set_footer(app, kTrainFooter + real_tier_sentence() + kTrainFooterEnd);

@@ -135,6 +135,7 @@ Checkpoint load(const fs::path& directory, const std::string& text) {
     checkpoint.iteration = index.iteration;
     checkpoint.seed = index.seed;
     checkpoint.options = std::move(index.options);
+    checkpoint.data = index.data;
     checkpoint.model = read_part(directory, index.model, held->first).tensors;
     checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
     checkpoint.held = std::move(held);
@@ -170,7 +171,8 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint) {
          "; it must be 0 or more");
   }
   const std::int64_t generation = prepare(directory);
-  CheckpointIndex index{checkpoint.iteration, checkpoint.seed, checkpoint.options, {}, {}};
+  CheckpointIndex index{
+      checkpoint.iteration, checkpoint.seed, checkpoint.options, checkpoint.data, {}, {}};
   const std::string model = generation_file(kModel, generation);
   const std::string optimiser = generation_file(kOptimiser, generation);
   try {

@@ -53,7 +53,8 @@ TEST(TrainHelp, ListsEveryOption) {
     const bool is_hidden = std::find(hidden.begin(), hidden.end(), key) != hidden.end();
     EXPECT_EQ(help.out.find("  " + option + " ") != std::string::npos, !is_hidden) << option;
   }
-  for (const char* option : {"--tier", "--config", "--out", "--resume", "--json"}) {
+  for (const char* option :
+       {"--tier", "--config", "--out", "--resume", "--data-changed-ok", "--json"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("  ") + option + " "));
   }
 }
@@ -103,6 +104,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --config y", "leave out --config"},
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
+      {"--data-changed-ok", "--data-changed-ok is for --resume"},
   };
   for (const auto& [words, message] : table) {
     const Outcome outcome = train(words);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/core/checksum.h"
 #include "ebb/core/error.h"
 #include "ebb/store/file.h"
 #include "tests/message_of.h"
@@ -89,6 +90,15 @@ std::string content(const fs::path& path) {
 }
 void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// train.json without its last line, and with the one that belongs to the rest.
+std::string unsealed(const std::string& text) {
+  return text.substr(0, text.rfind(",\n  \"crc32c\""));
+}
+std::string sealed(const std::string& open) {
+  return open + ",\n  \"crc32c\": " + std::to_string(crc32c(std::as_bytes(std::span(open)))) +
+         "\n}\n";
 }
 
 std::string io_message(const std::function<void()>& call) {
@@ -203,12 +213,12 @@ TEST(Checkpoint, AnIndexThatLeadsElsewhereIsDamaged) {
   const TemporaryFolder folder;
   const fs::path path = folder.path();
   save(path, 1);
-  const std::string good = content(path / "train.json");
+  const std::string good = unsealed(content(path / "train.json"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     const std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    write(path / "train.json", text.replace(at, from.size(), to));
+    write(path / "train.json", sealed(text.replace(at, from.size(), to)));
     return load_message(path);
   };
   EXPECT_THAT(with("model-1.safetensors", "../model-1.safetensors"), HasSubstr("a name such as"));
@@ -218,13 +228,49 @@ TEST(Checkpoint, AnIndexThatLeadsElsewhereIsDamaged) {
   EXPECT_THAT(with("\"iteration\": 1", "\"iteration\": -1"), HasSubstr("iteration must be"));
   EXPECT_THAT(with("\"model\"", "\"muddle\""), HasSubstr("unknown key \"muddle\""));
   EXPECT_THAT(with("\"format\": 1", "\"format\": 0"), HasSubstr("format must be 1"));
-  write(path / "train.json", R"({"format": 2, "something": "new"})");
-  try {
-    load_checkpoint(path);
-    FAIL() << "a later format is read";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+  const std::string later = R"({"format": 2, "something": "new")";
+  for (const std::string& text : {later + "}", sealed(later)}) {
+    write(path / "train.json", text);
+    try {
+      load_checkpoint(path);
+      FAIL() << "a later format is read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    }
   }
+}
+
+TEST(Checkpoint, AnyByteOfTheIndexThatChangedIsNoticed) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path();
+  Numbers numbers(1);
+  Checkpoint saved = numbers.checkpoint();
+  saved.options = R"({"lr": 0.001, "steps": 100, "seed": 3, "cell": "lstm", "bias": true})";
+  saved.data = {.files = 2, .bytes = 1234, .checksum = 77};
+  save_checkpoint(path, saved);
+  EXPECT_EQ(load_checkpoint(path).data, saved.data);
+  const std::string good = content(path / "train.json");
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::vector<char> others = {static_cast<char>(good[i] ^ 1), ' '};
+    if (good[i] >= '0' && good[i] <= '9') {
+      for (char digit = '0'; digit <= '9'; ++digit) others.push_back(digit);
+    }
+    for (const char other : others) {
+      if (other == good[i]) continue;
+      std::string text = good;
+      text[i] = other;
+      write(path / "train.json", text);
+      ASSERT_THAT(load_message(path), HasSubstr("train.json: ")) << i << ": " << good[i] << other;
+    }
+    write(path / "train.json", std::string(good).erase(i, 1));
+    ASSERT_THAT(load_message(path), HasSubstr("train.json: ")) << i;
+  }
+  write(path / "train.json", good + "\n");
+  EXPECT_THAT(load_message(path), HasSubstr("it is not as ebb wrote it"));
+  write(path / "train.json", unsealed(good) + "\n}\n");
+  EXPECT_THAT(load_message(path), HasSubstr("it ends without its checksum, crc32c"));
+  write(path / "train.json", good);
+  EXPECT_EQ(load_checkpoint(path).iteration, 1);
 }
 
 TEST(Checkpoint, WhatCannotBeSavedLeavesTheOldOne) {
