@@ -125,7 +125,7 @@ struct Words {
   std::map<std::string, bool> flags;
   std::vector<std::string> tiers;
   std::string config, out, resume, patience;
-  bool json = false;
+  bool json = false, data_changed_ok = false;
 };
 
 std::string option_of(std::string key) {
@@ -185,14 +185,16 @@ void check_change(const TrainOptions& before, const TrainOptions& now) {
   }
 }
 
-std::optional<Checkpoint> checkpoint_of(const Words& words) {
-  if (words.resume.empty()) return {};
-  if (!words.config.empty() || !words.out.empty()) {
+void check_words(const Words& words) {
+  if (!words.resume.empty() && (!words.config.empty() || !words.out.empty())) {
     fail(ErrorCode::invalid_argument,
          "--resume takes the options and the directory of the checkpoint; leave out ",
          words.config.empty() ? "--out" : "--config");
   }
-  return load_checkpoint(words.resume);
+  if (words.resume.empty() && words.data_changed_ok) {
+    fail(ErrorCode::invalid_argument,
+         "--data-changed-ok is for --resume; a new run takes any data");
+  }
 }
 
 TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,
@@ -232,15 +234,22 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
 }
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
-  std::optional<Checkpoint> from = checkpoint_of(words);
-  const TrainOptions options = options_of(words, from, err);
-  TrainSettings settings;
-  settings.out = from ? words.resume : words.out;
-  settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
+  check_words(words);
   RankOptions together;
   if (!words.patience.empty()) together.patience = read_number("--patience", words.patience);
   Ranks ranks(together);
   try {
+    TrainSettings settings;
+    settings.out = words.resume.empty() ? words.out : words.resume;
+    settings.data_changed_ok = words.data_changed_ok;
+    std::optional<RunLock> lock;
+    std::optional<Checkpoint> from;
+    if (!words.resume.empty()) {
+      settings.lock = &lock.emplace(settings.out, true, ranks);
+      from = load_checkpoint(settings.out);
+    }
+    const TrainOptions options = options_of(words, from, err);
+    settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
     const Interrupt interrupt;
     settings.stop = interrupt.token();
     TrainText text(options, words.json, out, err);
@@ -333,6 +342,8 @@ Command declare_train(CLI::App& app) {
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  files.flag("--data-changed-ok", words->data_changed_ok,
+             "Go on with data that are not the checkpoint's");
   Heading processes(app, "Several processes");
   processes.option("--patience", words->patience, "S",
                    "Seconds that a process waits for the others before it\nends all; default 600, "

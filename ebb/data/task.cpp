@@ -2,6 +2,7 @@
 #include "ebb/data/task.h"
 
 #include "ebb/core/error.h"
+#include "ebb/data/files_read.h"
 #include "ebb/data/task_parts.h"
 
 namespace ebb {
@@ -53,7 +54,12 @@ const std::vector<Entry>& entries() {
 std::unique_ptr<Task> make_task(const TaskOptions& options) {
   std::string names;
   for (const Entry& entry : entries()) {
-    if (entry.row.name == options.name) return entry.make(options);
+    if (entry.row.name == options.name) {
+      const FilesRead files(options.data);
+      std::unique_ptr<Task> task = entry.make(options);
+      task->data_ = files.fingerprint();
+      return task;
+    }
     names += (names.empty() ? "" : ", ") + entry.row.name;
   }
   fail(ErrorCode::invalid_argument, "there is no task '", options.name, "'; there are ", names);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ebb/data/batch.h"
+#include "ebb/data/fingerprint.h"
 
 namespace ebb {
 
@@ -46,6 +47,13 @@ class Task {
   virtual std::int64_t samples(Split split) const = 0;
   // Fills `batch` with those samples, each 0 <= sample < samples(split), in that order.
   virtual void fill(Split split, std::span<const std::int64_t> samples, Batch& batch) const = 0;
+
+  // Of the files that make_task read for it.
+  const DataFingerprint& data() const { return data_; }
+
+ private:
+  friend std::unique_ptr<Task> make_task(const TaskOptions& options);
+  DataFingerprint data_;
 };
 
 // Throws Error(invalid_argument) for a name that is none, steps that the task cannot have and files

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "ebb/core/error.h"
+#include "ebb/data/files_read.h"
 
 namespace ebb {
 namespace {
@@ -45,6 +46,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::string_
   if (!file) {
     fail(ErrorCode::io, name, ": only ", file.gcount(), " of ", size, " bytes could be read");
   }
+  note_file(path, bytes);
   return bytes;
 }
 

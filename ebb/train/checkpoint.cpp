@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/train/checkpoint.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -15,6 +10,7 @@
 #include "ebb/core/error.h"
 #include "ebb/train/checkpoint_index.h"
 #include "ebb/train/durable_file.h"
+#include "ebb/train/run_lock.h"
 
 namespace ebb {
 namespace {
@@ -29,6 +25,11 @@ void check_directory(const fs::path& directory) {
   fail(ErrorCode::io, "checkpoint: there is no directory '", directory.string(), "'");
 }
 
+[[noreturn]] void fail_missing(const fs::path& directory) {
+  fail(ErrorCode::io, "checkpoint: '", directory.string(), "' has no ", kIndexFile,
+       "; it is not a checkpoint, or none was finished");
+}
+
 std::string unfinished(std::string_view name) {
   return std::string(name) + std::string(kUnfinished);
 }
@@ -39,17 +40,6 @@ std::optional<std::string> read_index(const fs::path& directory) {
   if (!file_exists(path)) return std::nullopt;
   const std::vector<std::byte> bytes = read_file(path);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-// Kept until the descriptor is closed, also by the end of the process.
-int lock(const fs::path& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_file(directory, "opened", errno);
-  // Not every file system has locks; one process at a time is then left to the users.
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
-  ::close(fd);
-  fail(ErrorCode::io, "checkpoint: another process is saving into '", directory.string(),
-       "'; give each run a directory of its own");
 }
 
 bool is_ours(std::string_view name) {
@@ -128,15 +118,24 @@ Safetensors read_part(const fs::path& directory, const CheckpointFile& file,
   return read_safetensors(bytes, path);
 }
 
-Checkpoint load(const fs::path& directory, const std::string& text) {
-  const std::string what = (directory / kIndexFile).string();
+CheckpointIndex index_of(const fs::path& directory, const std::string& text) {
   try {
-    CheckpointIndex index = parse_index(text, what);
+    return parse_index(text, (directory / kIndexFile).string());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    fail(ErrorCode::io, "checkpoint: damaged: ", error.what());
+  }
+}
+
+Checkpoint load(const fs::path& directory, const std::string& text) {
+  CheckpointIndex index = index_of(directory, text);
+  try {
     auto held = std::make_shared<std::pair<std::vector<std::byte>, std::vector<std::byte>>>();
     Checkpoint checkpoint;
     checkpoint.iteration = index.iteration;
     checkpoint.seed = index.seed;
     checkpoint.options = std::move(index.options);
+    checkpoint.data = index.data;
     checkpoint.model = read_part(directory, index.model, held->first).tensors;
     checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
     checkpoint.held = std::move(held);
@@ -149,15 +148,31 @@ Checkpoint load(const fs::path& directory, const std::string& text) {
 
 }  // namespace
 
+void check_has_checkpoint(const fs::path& directory) {
+  check_directory(directory);
+  if (!file_exists(directory / kIndexFile)) fail_missing(directory);
+}
+
+std::optional<std::int64_t> saved_iteration(const fs::path& directory) {
+  const std::optional<std::string> text = read_index(directory);
+  if (!text) return std::nullopt;
+  return index_of(directory, *text).iteration;
+}
+
 void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   check_directory(directory);
+  save_checkpoint(RunLock(directory), checkpoint);
+}
+
+void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint) {
+  const fs::path& directory = lock.directory();
   if (checkpoint.iteration < 0) {
     fail(ErrorCode::invalid_argument, "checkpoint: iteration ", checkpoint.iteration,
          "; it must be 0 or more");
   }
-  const Descriptor locked(lock(directory));
   const std::int64_t generation = prepare(directory);
-  CheckpointIndex index{checkpoint.iteration, checkpoint.seed, checkpoint.options, {}, {}};
+  CheckpointIndex index{
+      checkpoint.iteration, checkpoint.seed, checkpoint.options, checkpoint.data, {}, {}};
   const std::string model = generation_file(kModel, generation);
   const std::string optimiser = generation_file(kOptimiser, generation);
   try {
@@ -193,8 +208,7 @@ Checkpoint load_checkpoint(const fs::path& directory) {
       text = std::move(now);
     }
   }
-  fail(ErrorCode::io, "checkpoint: '", directory.string(), "' has no ", kIndexFile,
-       "; it is not a checkpoint, or none was finished");
+  fail_missing(directory);
 }
 
 }  // namespace ebb

@@ -2,10 +2,12 @@
 // Checkpoints of a training run: what a run needs to go on as if it had never stopped.
 //
 // A directory holds one, in these files:
-//   train.json                 the iteration, the seed, the options, and which two files belong to it
+//   train.json                 the iteration, the seed, the options, the fingerprint of the data, which two
+//                              files belong to it, and a checksum of all that
 //   model-N.safetensors        the parameters of generation N
 //   optimiser-N.safetensors    the optimiser's state of generation N
 //   model.safetensors          the parameters under a name that stays, for PyTorch and other readers
+//   lock                       who writes into it now, see RunLock
 // Other files in it are left alone.
 #pragma once
 
@@ -15,14 +17,18 @@
 #include <string>
 #include <vector>
 
+#include "ebb/data/fingerprint.h"
 #include "ebb/train/safetensors.h"
 
 namespace ebb {
+
+class RunLock;
 
 struct Checkpoint {
   std::int64_t iteration = 0;  // iterations done
   std::uint64_t seed = 0;
   std::string options = "{}";  // the caller's own, a JSON object
+  DataFingerprint data;        // that it was trained with
   std::vector<TensorView> model, optimiser;
   // What the tensors of a loaded checkpoint look into.
   std::shared_ptr<const void> held;
@@ -35,14 +41,16 @@ struct Checkpoint {
 // model.safetensors is a hard link to the parameters (a copy where the file system has no links),
 // always whole; it is replaced after train.json, so that it is one generation behind if the process
 // is killed in between.
-// Throws Error(io): the directory is missing or cannot be written, no space is left, another process
-// is saving into it; Error(invalid_argument): tensors that safetensors cannot hold, options that
+// Throws Error(io): the directory is missing or cannot be written, no space is left, a run or another
+// process is writing into it; Error(invalid_argument): tensors that safetensors cannot hold, options that
 // are not a JSON object.
 void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& checkpoint);
+// The same for whoever holds the directory already.
+void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint);
 
 // Also while another process saves into the directory. The options come back as compact JSON.
-// Throws Error(io): the directory or train.json is missing, a file is missing, damaged or of another
-// generation (named in the message); Error(unavailable): written by a later version.
+// Throws Error(io): the directory or train.json is missing, a file is missing, of another generation or
+// not as it was written, to the byte (named in the message); Error(unavailable): written by a later version.
 Checkpoint load_checkpoint(const std::filesystem::path& directory);
 
 }  // namespace ebb

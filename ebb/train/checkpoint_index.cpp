@@ -3,7 +3,9 @@
 
 #include <charconv>
 #include <limits>
+#include <span>
 
+#include "ebb/core/checksum.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 
@@ -12,6 +14,15 @@ namespace {
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::string_view kEnding = ".safetensors";
+
+// Only a key of the outermost object stands behind two spaces.
+constexpr std::string_view kChecksum = ",\n  \"crc32c\": ";
+
+// The text of an object without its end, with the checksum and the end.
+std::string sealed(std::string_view open) {
+  return std::string(open) + std::string(kChecksum) +
+         std::to_string(crc32c(std::as_bytes(std::span(open)))) + "\n}\n";
+}
 
 Json to_json(const CheckpointFile& file) {
   return {{"file", file.name}, {"bytes", file.bytes}, {"crc32c", file.checksum}};
@@ -44,6 +55,45 @@ CheckpointFile read_file_entry(const JsonObject& index, std::string_view part) {
   return file;
 }
 
+Json to_json(const DataFingerprint& data) {
+  return {{"files", data.files}, {"bytes", data.bytes}, {"crc32c", data.checksum}};
+}
+
+DataFingerprint read_fingerprint(const JsonObject& index) {
+  const Json* const value = index.find("data");
+  if (value == nullptr) return {};
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const JsonObject object(*value, index.where("data"), {"files", "bytes", "crc32c"});
+  DataFingerprint data;
+  data.files = static_cast<std::int64_t>(read_unsigned(object, "files", kMost));
+  data.bytes = static_cast<Bytes>(read_unsigned(object, "bytes", kMost));
+  data.checksum = static_cast<std::uint32_t>(
+      read_unsigned(object, "crc32c", std::numeric_limits<std::uint32_t>::max()));
+  return data;
+}
+
+// The object that a text holds, which has to be sealed.
+Json parse_sealed(std::string_view text, std::string_view what) {
+  const std::size_t end = text.rfind(kChecksum);
+  const bool has_checksum = end != std::string_view::npos;
+  if (has_checksum && text != sealed(text.substr(0, end))) {
+    fail(ErrorCode::invalid_argument, what,
+         ": it is not as ebb wrote it: its checksum is that of another text");
+  }
+  Json json = parse_json(text, what);
+  if (json.is_object() && json.contains("format") && json["format"].is_number_unsigned() &&
+      json["format"].get<std::int64_t>() > kFormat) {
+    fail(ErrorCode::unavailable, what, ": the checkpoint has format ", json["format"].dump(),
+         "; this version of ebb reads ", kFormat, ": use a later one");
+  }
+  if (!has_checksum) {
+    fail(ErrorCode::invalid_argument, what,
+         ": it ends without its checksum, crc32c: it was changed, or written by a version of ebb "
+         "before there were checksums");
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string generation_file(std::string_view part, std::int64_t generation) {
@@ -70,21 +120,22 @@ std::string to_text(const CheckpointIndex& index) {
   if (!options.is_object()) {
     fail(ErrorCode::invalid_argument, "checkpoint: the options must be a JSON object {...}");
   }
-  const Json json{
-      {"format", kFormat},  {"iteration", index.iteration}, {"seed", index.seed},
-      {"options", options}, {kModel, to_json(index.model)}, {kOptimiser, to_json(index.optimiser)}};
-  return json.dump(2) + "\n";
+  Json json{{"format", kFormat},
+            {"iteration", index.iteration},
+            {"seed", index.seed},
+            {"options", options}};
+  if (index.data.files > 0) json["data"] = to_json(index.data);
+  json[kModel] = to_json(index.model);
+  json[kOptimiser] = to_json(index.optimiser);
+  const std::string text = json.dump(2);
+  return sealed(std::string_view(text).substr(0, text.size() - std::string_view("\n}").size()));
 }
 
 CheckpointIndex parse_index(std::string_view text, std::string_view what) {
-  const Json json = parse_json(text, what);
-  if (json.is_object() && json.contains("format") && json["format"].is_number_unsigned() &&
-      json["format"].get<std::int64_t>() > kFormat) {
-    fail(ErrorCode::unavailable, what, ": the checkpoint has format ", json["format"].dump(),
-         "; this version of ebb reads ", kFormat, ": use a later one");
-  }
-  const JsonObject object(json, std::string(what),
-                          {"format", "iteration", "seed", "options", kModel, kOptimiser});
+  const Json json = parse_sealed(text, what);
+  const JsonObject object(
+      json, std::string(what),
+      {"format", "iteration", "seed", "options", "data", kModel, kOptimiser, "crc32c"});
   CheckpointIndex index;
   if (object.integer("format", 0) != kFormat) {
     fail(ErrorCode::invalid_argument, object.where("format"), " must be ", kFormat);
@@ -97,6 +148,7 @@ CheckpointIndex parse_index(std::string_view text, std::string_view what) {
     fail(ErrorCode::invalid_argument, object.where("options"), " must be an object {...}");
   }
   index.options = options->dump();
+  index.data = read_fingerprint(object);
   index.model = read_file_entry(object, kModel);
   index.optimiser = read_file_entry(object, kOptimiser);
   if (generation_of(kModel, index.model.name) != generation_of(kOptimiser, index.optimiser.name)) {

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "ebb/core/bytes.h"
+#include "ebb/data/fingerprint.h"
 
 namespace ebb {
 
@@ -24,6 +27,7 @@ struct CheckpointIndex {
   std::int64_t iteration = 0;
   std::uint64_t seed = 0;
   std::string options;
+  DataFingerprint data;
   CheckpointFile model, optimiser;
 };
 
@@ -32,8 +36,15 @@ std::string generation_file(std::string_view part, std::int64_t generation);
 // 0: no file of a generation.
 std::int64_t generation_of(std::string_view part, std::string_view name);
 
+// A JSON object whose last key, crc32c, is the checksum of all text before its line.
 std::string to_text(const CheckpointIndex& index);
-// Throws Error(invalid_argument) that opens with `what`, and Error(unavailable) for a later format.
+// Throws Error(invalid_argument) that opens with `what`, also for a text that is not to the byte what
+// to_text made, and Error(unavailable) for a later format.
 CheckpointIndex parse_index(std::string_view text, std::string_view what);
+
+// Throws Error(io) unless the directory is there and has a train.json.
+void check_has_checkpoint(const std::filesystem::path& directory);
+// Of the checkpoint in the directory; nothing: it has no train.json. Throws as load_checkpoint.
+std::optional<std::int64_t> saved_iteration(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -18,6 +18,7 @@
 #include "ebb/train/metrics.h"
 #include "ebb/train/options.h"
 #include "ebb/train/ranks.h"
+#include "ebb/train/run_lock.h"
 
 namespace ebb {
 
@@ -47,6 +48,11 @@ struct TrainLine {
 struct TrainSettings {
   std::filesystem::path out;  // checkpoints and metrics go there; empty: none are kept
   bool resume = false;        // go on from the checkpoint in `out`
+  // Go on with data that are not those of the checkpoint; otherwise they are an error.
+  bool data_changed_ok = false;
+  // Of `out`, from a caller that has looked into it and wants what it saw to stay; null: train() takes it,
+  // before it touches anything there.
+  const RunLock* lock = nullptr;
   std::vector<SlowTier> tiers;
   std::stop_token stop;
   std::function<void(const TrainPlan&)> planned;
@@ -63,10 +69,11 @@ struct TrainResult {
 };
 
 // Throws Error(invalid_argument) for options that cannot be and for training that diverges,
-// Error(infeasible_budget), Error(io). With several processes each of them calls it; only rank 0
+// Error(infeasible_budget), Error(io), also where another run writes into settings.out. With several processes each of them calls it; only rank 0
 // writes files, and a process that throws must end all (see Ranks).
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks);
-// Goes on from the checkpoint in settings.out, which the caller has loaded; it is not read again.
+// Goes on from the checkpoint in settings.out, which the caller has loaded; it is not read again. Without
+// settings.lock it throws Error(io) where another run has gone on from it since.
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
                   Checkpoint from);
 

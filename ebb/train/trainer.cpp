@@ -48,6 +48,21 @@ struct Waiting {
   ~Waiting() { ranks.set_waiting({}); }
   Ranks& ranks;
 };
+std::string words(const DataFingerprint& data) {
+  return std::to_string(data.files) + (data.files == 1 ? " file of " : " files of ") +
+         std::to_string(data.bytes) + " bytes";
+}
+
+// A checkpoint that somebody else saved may know nothing of its data.
+void check_data(const DataFingerprint& before, const DataFingerprint& now) {
+  if (before.files == 0 || before == now) return;
+  const bool alike = before.files == now.files && before.bytes == now.bytes;
+  throw Error(ErrorCode::invalid_argument,
+              "the data are not those that the checkpoint was trained with: " +
+                  (alike ? words(now) + " as before, with other content or under other names"
+                         : "there were " + words(before) + ", there are " + words(now)),
+              {}, "give those of before, or set data_changed_ok to go on with these");
+}
 
 void add_up(Ranks& ranks, Score& score) {
   std::array<double, 3> sums{score.loss, score.correct, score.targets};
@@ -72,6 +87,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
     fail(ErrorCode::invalid_argument, "the checkpoint was trained by ", options_.processes,
          " processes; go on with as many, there are ", ranks_.size());
   }
+  if (from && !settings_.data_changed_ok) check_data(from->data, task_->data());
   options_.processes = ranks_.size();
   if (!from && !settings_.out.empty() && std::filesystem::exists(settings_.out / "train.json")) {
     throw Error(ErrorCode::invalid_argument, settings_.out.string() + " holds a checkpoint already",
@@ -84,12 +100,6 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   if (from) restore(*from);
   from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {
-    std::error_code error;
-    std::filesystem::create_directories(settings_.out, error);
-    if (error) {
-      fail(ErrorCode::io, "cannot make the directory ", settings_.out.string(), ": ",
-           error.message());
-    }
     metrics_.emplace(settings_.out, resumes ? first_ : -1);
     earlier_ = metrics_->seconds();
   }
@@ -329,9 +339,10 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.iteration = iteration;
   checkpoint.seed = options_.seed;
   checkpoint.options = to_json(options_);
+  checkpoint.data = task_->data();
   checkpoint.model = model_tensors();
   checkpoint.optimiser = optimiser_.state();
-  save_checkpoint(settings_.out, checkpoint);
+  save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
 }
 

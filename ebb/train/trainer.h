@@ -14,7 +14,7 @@ namespace ebb {
 template <class Number>
 class Trainer {
  public:
-  // Goes on from a checkpoint if there is one.
+  // Goes on from a checkpoint if there is one. With settings.out there is settings.lock.
   Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
           std::optional<Checkpoint> from);
   TrainResult run();

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "ebb/data/task.h"
 #include "ebb/store/file.h"
 #include "ebb/train/options.h"
+#include "ebb/train/run_lock.h"
 #include "tests/cli/run.h"
 #include "tests/temporary_folder.h"
 
@@ -51,7 +53,8 @@ TEST(TrainHelp, ListsEveryOption) {
     const bool is_hidden = std::find(hidden.begin(), hidden.end(), key) != hidden.end();
     EXPECT_EQ(help.out.find("  " + option + " ") != std::string::npos, !is_hidden) << option;
   }
-  for (const char* option : {"--tier", "--config", "--out", "--resume", "--json"}) {
+  for (const char* option :
+       {"--tier", "--config", "--out", "--resume", "--data-changed-ok", "--json"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("  ") + option + " "));
   }
 }
@@ -101,6 +104,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --config y", "leave out --config"},
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
+      {"--data-changed-ok", "--data-changed-ok is for --resume"},
   };
   for (const auto& [words, message] : table) {
     const Outcome outcome = train(words);
@@ -168,6 +172,26 @@ int (*open_uncounted)(const char*, int, mode_t) = nullptr;
 int open_counted(const char* path, int flags, mode_t mode) {
   if ((flags & O_ACCMODE) == O_RDONLY) ++opened[std::filesystem::path(path).filename().string()];
   return open_uncounted(path, flags, mode);
+}
+
+TEST(TrainFiles, ADirectoryInUseIsLeftAlone) {
+  const test::TemporaryFolder folder;
+  std::optional<RunLock> lock(folder.path());
+  for (const std::string& words : {kSmall + std::string("--out "), std::string("--resume ")}) {
+    const Outcome second = train(words + folder.path());
+    EXPECT_EQ(second.code, kFailure) << words;
+    EXPECT_THAT(second.err, HasSubstr("is in use by process ")) << words;
+    EXPECT_EQ(second.out, "") << words;
+  }
+  lock.reset();
+  EXPECT_EQ(train(kSmall + ("--out " + folder.path())).code, kDone);
+  lock.emplace(folder.path());
+  EXPECT_THAT(train(kSmall + ("--out " + folder.path())).err, HasSubstr("is in use by process "));
+  EXPECT_THAT(train("--resume " + folder.path()).err, HasSubstr("is in use by process "));
+  lock.reset();
+  EXPECT_EQ(train("--resume " + folder.path()).code, kDone);
+  EXPECT_THAT(train(kSmall + ("--out " + folder.path())).err,
+              HasSubstr("holds a checkpoint already"));
 }
 
 TEST(TrainFiles, ResumeReadsTheCheckpointOnce) {

@@ -146,6 +146,30 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     assert seconds == sorted(seconds)
 
 
+@pytest.mark.parametrize("saves", [1000, 0])
+def test_a_directory_has_one_owner(tmp_path, saves):
+    """Before the first checkpoint and after it; a kill leaves nothing that has to be cleared away."""
+    folder = tmp_path / "run"
+    process = start(
+        f"{SMALL} --iterations 1000000 --save-seconds {saves} --json --out {folder}".replace("--iterations 5", "")
+    )
+    try:
+        wait_for(process, 3)
+        for words in (f"{SMALL} --out {folder}", f"--resume {folder}"):
+            done = ebb(words, 4)
+            assert f"'{folder}' is in use by process {process.pid} on host " in done.stderr
+            assert done.stdout == ""
+    finally:
+        process.kill()
+        process.communicate()
+    if saves:
+        ebb(f"{SMALL} --out {folder}")
+        assert [row[0] for row in column(folder)] == [1, 2, 3, 4, 5, 5]
+    else:
+        done = json.loads((folder / "train.json").read_text())["iteration"]
+        ebb(f"--resume {folder} --iterations {done}")
+
+
 def test_goes_on_with_other_threads(tmp_path):
     words = "--task adding --steps 30 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
     ebb(f"{words} --iterations 6 --out {tmp_path}/whole")

@@ -272,6 +272,46 @@ TEST(Train, Lengths) {
   EXPECT_NE(cut[1], plain[1]);
 }
 
+TEST(Train, GoesOnWithTheSameDataUnlessItIsToldTo) {
+  const TemporaryFolder folder, elsewhere, out;
+  const auto make = [](const TemporaryFolder& to, char last) {
+    const std::string classes = std::string("\0\1\2\0\1", 5) + last;
+    write_file(to.path() + "/x_train.npy",
+               npy("<f4", "(6, 5, 2)", numbers(std::vector<float>(60, 0.5F))));
+    write_file(to.path() + "/y_train.npy", npy("|u1", "(6,)", classes));
+  };
+  make(folder, '\2');
+  make(elsewhere, '\2');
+  TrainOptions options = small("npy", "gru");
+  options.data = folder.path();
+  options.steps = 0;
+  options.iterations = 2;
+  TrainSettings settings;
+  settings.out = out.path();
+  Ranks ranks;
+  train(options, settings, ranks);
+  EXPECT_EQ(load_checkpoint(out.path()).data.files, 2);
+
+  settings.resume = true;
+  options.data = elsewhere.path();  // the same in another place
+  options.iterations = 3;
+  EXPECT_EQ(train(options, settings, ranks).iterations, 3);
+  make(elsewhere, '\1');
+  options.iterations = 4;
+  const std::string before = content(out.path() + "/metrics.jsonl");
+  EXPECT_THAT(message_of([&] { train(options, settings, ranks); }),
+              ::testing::AllOf(HasSubstr("the data are not those that the checkpoint was trained "
+                                         "with: 2 files of "),
+                               HasSubstr("as before, with other content"),
+                               HasSubstr("set data_changed_ok to go on")));
+  EXPECT_EQ(content(out.path() + "/metrics.jsonl"), before);
+  settings.data_changed_ok = true;
+  EXPECT_EQ(train(options, settings, ranks).iterations, 4);
+  settings.data_changed_ok = false;  // the checkpoint has the new ones now
+  options.iterations = 5;
+  EXPECT_EQ(train(options, settings, ranks).iterations, 5);
+}
+
 TEST(Train, SaysThatItDiverged) {
   TrainOptions options = small("adding", "rnn_relu");
   options.optimiser = optimiser_defaults(OptimiserKind::sgd);
