@@ -5,6 +5,7 @@
 #include <array>
 
 #include "ebb/core/at.h"
+#include "ebb/core/zeros.h"
 #include "ebb/device/packed.h"
 
 namespace ebb {
@@ -12,6 +13,7 @@ namespace {
 
 // Samples that use a sparse weight at once: a few, or many where there are as many.
 constexpr std::int64_t kFew = 8, kMany = 32;
+constexpr const char* kLaidOut = "weights laid out for products";
 
 // Where the wanted inputs in [from,to) of sample b are.
 template <class Number>
@@ -55,13 +57,13 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
     return;
   }
   if (shape_.events) {
-    panels_.resize(at(gates * blocks() * inputs * kEventWidth));
-    of_panels_.resize(panels_.size());
+    panels_ = zeros<Number>(at(gates * blocks() * inputs * kEventWidth), kLaidOut);
+    of_panels_ = zeros<Number>(panels_.size(), "the gradient of weights");
   } else {
-    packed_.resize(at(gates * packed_size<Number>(inputs, units)));
+    packed_ = zeros<Number>(at(gates * packed_size<Number>(inputs, units)), kLaidOut);
   }
   if (shape_.wants_backward) {
-    packed_back_.resize(at(gates * packed_size<Number>(units, inputs)));
+    packed_back_ = zeros<Number>(at(gates * packed_size<Number>(units, inputs)), kLaidOut);
   }
 }
 

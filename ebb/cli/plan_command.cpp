@@ -11,6 +11,7 @@
 #include "ebb/cli/picture.h"
 #include "ebb/cli/plan_request.h"
 #include "ebb/cli/plan_text.h"
+#include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/units.h"
@@ -22,7 +23,8 @@ namespace {
 
 constexpr const char* kPlanFooter = R"(
 Sizes are bytes with an optional unit (64KiB, 1.5GiB, 4GB); times are seconds. The defaults are
-the units of the literature: one second a step, one byte a state.
+the units of the literature: one second a step, one byte a state. --budget may also be a share
+(5%) of what store_all needs at least for the chain, its working set included.
 
 Output: a summary in words, with a picture for at most 100 steps; --json makes it one object;
 --actions writes the actions instead, one JSON object a line; --json --actions writes both, the
@@ -31,6 +33,7 @@ least budget), 4 a file cannot be read.
 
 Examples
   ebb plan --steps 1000 --budget 64MiB --state 1MiB --tape 4MiB --forward 2e-3 --backward 4e-3
+  ebb plan --steps 1000 --budget 5% --state 1MiB --tape 4MiB
   ebb plan --steps 10 --strategy revolve --slots 3
   ebb plan --steps 1e6 --state 8MiB --tape 32MiB --forward 1e-3 --backward 2e-3 --platform laptop --budget 2GiB
   ebb plan --steps 225 --strategy h_revolve --slots 3 --tier disk:slots=100,write_time=20,read_time=20 --sync
@@ -57,7 +60,8 @@ void declare_chain(CLI::App& app, PlanWords& words) {
 void declare_memory(CLI::App& app, PlanWords& words) {
   Heading memory(app, "The memory");
   memory.option("--budget", words.options.budget, "BYTES",
-                "Bytes allowed in fast memory; default the platform's, else no limit");
+                "Bytes allowed in fast memory, or a share of what keeping everything\n"
+                "takes (5%); default the platform's, else no limit");
   memory.option("--slots", words.options.slots, "K",
                 "Instead of --budget, the literature's accounting: fast memory holds\n"
                 "K states, the initial one counted, and nothing else is charged");
@@ -210,7 +214,13 @@ void answer(const PlanWords& words, std::ostream& out) {
   } else if (words.largest) {
     answer_largest(words, request, out);
   } else {
-    answer_plan(words, request, out);
+    try {
+      answer_plan(words, request, out);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::infeasible_budget || !words.options.budget) throw;
+      throw in_unit_of(*words.options.budget, everything_bytes(request.chain, request.options),
+                       error);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ebb/cli/tier_option.h"
+#include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
 
@@ -45,6 +46,11 @@ void check_output(const PlanWords& words) {
     refuse("--sweep and --largest contradict each other; ask one question at a time");
   if (words.sweep && words.options.budget)
     refuse("--sweep and --budget contradict each other: --sweep tries all budgets");
+  if (words.largest && words.options.budget && is_share(*words.options.budget)) {
+    refuse(
+        "--largest and --budget " + shown(*words.options.budget) +
+        " contradict each other: what keeping everything takes depends on the steps; give bytes");
+  }
   const bool actions = words.actions || words.format;
   if (actions && (words.sweep || words.largest)) {
     refuse("--actions is for one plan; leave out --sweep and --largest");

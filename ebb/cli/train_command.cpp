@@ -18,6 +18,7 @@
 #include "ebb/cli/heading.h"
 #include "ebb/cli/interrupt.h"
 #include "ebb/cli/tier_option.h"
+#include "ebb/cli/train_plan.h"
 #include "ebb/cli/train_text.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
@@ -43,6 +44,10 @@ DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
 parameters under PyTorch's names. Ctrl-C, or a kill, and --resume DIR: training
 goes on with the same bits. mpirun -n P ebb train ... takes P batches at once.
 
+--plan-only answers before anything is trained: does it fit, how slow is it,
+what is where. --find-budget 1.2x answers with the least memory that makes an
+iteration at most 1.2 times as long as keeping everything, by what it measures.
+
 Exit codes: 0 done, 2 bad usage or data, 3 does not fit (the least budget is
 named), 4 a file or device fails, 130 stopped.
 
@@ -51,6 +56,8 @@ Examples
   ebb train --task fashion-mnist --cell lstm --hidden 128 --epochs 5 --out run
   ebb train --task text --data shakespeare.txt --hidden 512 --budget 32MiB
   ebb train --task qtdb --data DIR --cell alif --hidden 36 --readout leaky
+  ebb train --task adding --steps 5000 --budget 2% --plan-only
+  ebb train --task adding --steps 5000 --find-budget 1.2x
   ebb train --resume run
 )";
 
@@ -125,6 +132,7 @@ struct Words {
   std::map<std::string, bool> flags;
   std::vector<std::string> tiers;
   std::string config, out, resume, patience;
+  TrainPlanWords plan;
   bool json = false, data_changed_ok = false;
 };
 
@@ -195,6 +203,10 @@ void check_words(const Words& words) {
     fail(ErrorCode::invalid_argument,
          "--data-changed-ok is for --resume; a new run takes any data");
   }
+  if (!words.plan.find_budget.empty() && words.given.contains("budget")) {
+    fail(ErrorCode::invalid_argument,
+         "--find-budget and --budget contradict each other: --find-budget says which one to give");
+  }
 }
 
 TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,
@@ -245,11 +257,16 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     std::optional<RunLock> lock;
     std::optional<Checkpoint> from;
     if (!words.resume.empty()) {
-      settings.lock = &lock.emplace(settings.out, true, ranks);
+      if (!words.plan.are_given()) settings.lock = &lock.emplace(settings.out, true, ranks);
       from = load_checkpoint(settings.out);
     }
     const TrainOptions options = options_of(words, from, err);
     settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
+    if (words.plan.are_given()) {
+      answer_train_plan(words.plan, {options, settings, std::move(from), words.json}, ranks, out,
+                        err);
+      return;
+    }
     const Interrupt interrupt;
     settings.stop = interrupt.token();
     TrainText text(options, words.json, out, err);
@@ -338,6 +355,7 @@ Command declare_train(CLI::App& app) {
   Heading memory(app, "The memory");
   memory.options("--tier", words->tiers, "NAME:KIND,...",
                  "A slow tier of this machine, nearest first; repeat\nfor more");
+  declare_train_plan(memory, words->plan);
   Heading files(app, "The files");
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");

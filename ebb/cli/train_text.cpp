@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "ebb/core/budget_words.h"
 #include "ebb/core/json.h"
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
@@ -49,6 +50,7 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
                double plain_seconds) {
   Json json;
   json["event"] = "plan";
+  json["fits"] = true;
   json["task"] = options.task;
   json["cell"] = options.layer.cell;
   json["parameters"] = plan.parameters;
@@ -60,6 +62,10 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   json["strategy"] = plan.strategy;
   json["exact"] = plan.windows == 1;
   json["budget"] = plan.budget == kUnlimited ? Json(nullptr) : Json(plan.budget);
+  json["budget_share"] =
+      plan.budget == kUnlimited
+          ? Json(nullptr)
+          : Json(static_cast<double>(plan.budget) / static_cast<double>(plan.plain));
   json["peak"] = plan.peak;
   json["plain"] = plan.plain;
   json["seconds"] = seconds;
@@ -80,6 +86,13 @@ std::string score(const Metrics& metrics) {
 
 TrainText::TrainText(const TrainOptions& options, bool json, std::ostream& out, std::ostream& err)
     : options_(options), json_(json), out_(out), status_(err) {}
+
+void TrainText::found(const TrainPlan& plan, double slowdown) {
+  if (json_) return;
+  out_ << "At most " << format_number(slowdown) << " x the time of keeping everything: --budget "
+       << plan.budget << ", or " << least_share(plan.budget, plan.plain)
+       << " of what that takes.\n";
+}
 
 void TrainText::plan(const TrainPlan& plan) {
   plan_ = plan;

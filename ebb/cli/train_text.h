@@ -16,6 +16,8 @@ class TrainText {
   TrainText(const TrainOptions& options, bool json, std::ostream& out, std::ostream& err);
 
   void plan(const TrainPlan& plan);
+  // The budget that was asked for by a slowdown; before its plan.
+  void found(const TrainPlan& plan, double slowdown);
   void line(const TrainLine& line);
   void result(const TrainResult& result, const std::string& directory);
 

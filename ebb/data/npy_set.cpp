@@ -28,11 +28,24 @@ template <class... Parts>
        parts...);
 }
 
-void check_inputs(const File& x) {
-  with_numbers(x.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < x.array.data.size() / bytes_of(x.array.type); ++i) {
-      if (std::isfinite(static_cast<float>(numbers[i]))) continue;
-      fail(ErrorCode::invalid_argument, x.name, ": number ", i, " is not finite as a float");
+// Every number that counts: what lies beyond a sequence's length does not.
+template <class Allowed>
+void check_numbers(const std::string& name, const NumberArray& array, const NpySet& set,
+                   Allowed allowed, const char* rule) {
+  const bool has_steps = array.shape.size() == 3;
+  const auto width = static_cast<std::size_t>(array.shape.back());
+  const std::size_t rows = has_steps ? static_cast<std::size_t>(array.shape[1]) : 1;
+  with_numbers(array, [&](auto numbers) {
+    for (std::size_t s = 0; s < static_cast<std::size_t>(set.samples()); ++s) {
+      const bool is_short = has_steps && !set.lengths.empty();
+      const std::size_t count = is_short ? static_cast<std::size_t>(set.lengths[s]) : rows;
+      const std::size_t from = s * rows * width;
+      for (std::size_t i = 0; i < count * width; ++i) {
+        if (allowed(static_cast<float>(numbers[from + i]))) continue;
+        const std::string step = has_steps ? ", step " + std::to_string(i / width) : "";
+        fail(ErrorCode::invalid_argument, name, ": sample ", s, step, ", channel ", i % width,
+             " is ", numbers[from + i], "; ", rule);
+      }
     }
   });
 }
@@ -44,7 +57,6 @@ void take_inputs(File& x, NpySet& set) {
     refuse(x, "it must be [N,T] or [N,T,I], none of them 0");
   }
   if (shape.size() == 2) shape.push_back(1);
-  if (is_real(x.array.type)) check_inputs(x);
   set.shape.steps = shape[1];
   set.shape.inputs = shape[2];
   set.shape.spikes = x.array.type == NumberType::boolean;
@@ -80,13 +92,6 @@ void take_targets(const File& y, NpySet& set) {
     refuse(y, "targets for x must be [", n, ",O] or [", n, ",", set.shape.steps, ",O]");
   }
   set.shape.outputs = shape.back();
-  with_numbers(y.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < y.array.data.size() / bytes_of(y.array.type); ++i) {
-      if (!std::isinf(static_cast<float>(numbers[i]))) continue;
-      fail(ErrorCode::invalid_argument, y.name, ": number ", i,
-           " is infinite as a float; NaN is allowed for what does not count");
-    }
-  });
 }
 
 void take_lengths(const File& file, NpySet& set) {
@@ -119,6 +124,16 @@ NpySet read_npy_set(const std::filesystem::path& folder, const std::string& part
   set.wanted = std::move(y.array);
   const std::filesystem::path lengths = folder / ("lengths_" + part + ".npy");
   if (is_there(lengths)) take_lengths(read(lengths), set);
+  if (is_real(set.inputs.type)) {
+    check_numbers(
+        x.name, set.inputs, set, [](float number) { return std::isfinite(number); },
+        "inputs must be finite and within the range of float");
+  }
+  if (is_real(set.wanted.type)) {
+    check_numbers(
+        y.name, set.wanted, set, [](float number) { return !std::isinf(number); },
+        "targets must be finite and within the range of float, or NaN for what does not count");
+  }
   return set;
 }
 

@@ -3,6 +3,8 @@
 // Yin, Corradi, Bohté 2021, whose code also leaves the first ten steps out of loss and accuracy and
 // counts steps without a label as class 0.
 #include <array>
+#include <cmath>
+#include <string>
 
 #include "ebb/core/error.h"
 #include "ebb/data/read_mat.h"
@@ -53,6 +55,11 @@ void for_each_number(const NumberArray& array, Use use) {
   });
 }
 
+std::string place_text(std::size_t record_and_step, std::size_t channel) {
+  return "sample " + std::to_string(record_and_step / kSteps) + ", step " +
+         std::to_string(record_and_step % kSteps) + ", channel " + std::to_string(channel);
+}
+
 Set read_set(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = read_file(path, kOrigin);
   const std::string name = path.string();
@@ -66,12 +73,17 @@ Set read_set(const std::filesystem::path& path) {
   // -1 marks the end of a record.
   for_each_number(x, [&](std::size_t at, std::size_t c, double number) {
     if (number != 0 && number != 1 && number != -1) {
-      fail(ErrorCode::invalid_argument, name, ": x has a ", number, "; it must be 0, 1 or -1");
+      fail(ErrorCode::invalid_argument, name, ": x has a ", number, " at ", place_text(at, c),
+           "; it must be 0, 1 or -1");
     }
     if (number == 1) set.spikes[at] = static_cast<std::uint8_t>(set.spikes[at] | 1U << c);
   });
   std::vector<double> largest(count);
   for_each_number(y, [&](std::size_t at, std::size_t c, double number) {
+    if (!std::isfinite(number)) {
+      fail(ErrorCode::invalid_argument, name, ": y has a ", number, " at ", place_text(at, c),
+           "; it must be finite");
+    }
     if (c == 0 || number > largest[at]) {
       largest[at] = number;
       set.classes[at] = static_cast<std::uint8_t>(c);

@@ -5,18 +5,18 @@
 #include <cstring>
 #include <utility>
 
-#include "ebb/core/error.h"
+#include "ebb/core/zeros.h"
 
 namespace ebb {
 
-Buffer::Buffer(const Ledger& ledger, std::string name, Bytes bytes)
-    : account_(ledger.open(std::move(name))), size_(bytes) {
+Buffer::Buffer(const Ledger& ledger, const std::string& name, Bytes bytes)
+    : account_(ledger.open(name)), size_(bytes) {
   account_.charge(bytes);
   if (bytes == 0) return;
   void* data = nullptr;
   if (::posix_memalign(&data, static_cast<std::size_t>(kPage), static_cast<std::size_t>(bytes)) !=
       0) {
-    fail(ErrorCode::out_of_memory, "the system has no ", format_bytes(bytes), " for us");
+    refuse_memory(bytes, "the " + name);
   }
   data_ = static_cast<std::byte*>(data);
   std::memset(data_, 0, static_cast<std::size_t>(bytes));

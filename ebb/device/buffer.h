@@ -18,9 +18,9 @@ inline constexpr Bytes kPage = 4096;
 class Buffer {
  public:
   Buffer() = default;
-  // Throws Error(out_of_budget) if the ledger refuses, Error(out_of_memory) if the system does,
-  // Error(invalid_argument) for a negative size.
-  Buffer(const Ledger& ledger, std::string name, Bytes bytes);
+  // `name` is what messages call it, after "the". Throws Error(out_of_budget) if the ledger refuses,
+  // Error(out_of_memory) if the system does, Error(invalid_argument) for a negative size.
+  Buffer(const Ledger& ledger, const std::string& name, Bytes bytes);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();

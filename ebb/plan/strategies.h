@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of strategies and the planner's four questions: which plan, what is the least budget,
-// how long a chain fits, how does time fall with the budget.
+// The table of strategies and the planner's five questions: which plan, what is the least budget,
+// how long a chain fits, how does time fall with the budget, what is the least budget that is fast
+// enough.
 #pragma once
 
 #include <cstdint>
@@ -75,5 +76,11 @@ struct SweepPoint {
 // Never empty when least_budget has a value.
 std::vector<SweepPoint> sweep(const Chain& chain, const Platform& platform,
                               const PlanOptions& options, int points = 12);
+
+// The least budget, to a thousandth, whose plan takes no more than `seconds`; nothing where none
+// does. By bisection: where more memory makes a strategy slower a smaller one may do, too.
+// options.budget is ignored; throws Error(invalid_argument) for options.slots.
+std::optional<SweepPoint> least_within(const Chain& chain, const Platform& platform,
+                                       const PlanOptions& options, double seconds);
 
 }  // namespace ebb

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/plan/text.h"
@@ -66,6 +67,13 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
 }
 
 }  // namespace
+
+Bytes everything_bytes(const Chain& chain, const PlanOptions& options) {
+  PlanOptions all;
+  all.strategy = "store_all";
+  all.working = options.working;
+  return least_budget(chain, {}, all).value_or(kUnlimited);
+}
 
 Chain PlanReader::uniform_chain(const ChainWords& words) const {
   if (!words.steps) {
@@ -151,9 +159,12 @@ PlanOptions PlanReader::options(const OptionWords& words, const Chain& chain) co
     options.slots = read_count(name_of_("slots"), *words.slots, 0, kMostSteps);
     state_of_all(name_of_("slots"), chain);
   }
-  if (words.budget) options.budget = read_size(name_of_("budget"), *words.budget, 0, kUnlimited);
   if (words.working) {
     options.working = read_size(name_of_("working"), *words.working, 0, kMostStepBytes);
+  }
+  if (words.budget) {
+    options.budget =
+        read_budget(name_of_("budget"), *words.budget, everything_bytes(chain, options));
   }
   if (words.intervals) {
     options.intervals = read_counts(name_of_("intervals"), *words.intervals, 1, kMostCount);

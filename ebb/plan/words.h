@@ -26,6 +26,10 @@ struct OptionWords {
   std::optional<std::string> intervals = {}, period = {};  // intervals: joined by commas
 };
 
+// What shares of budgets are of: the least budget in which store_all keeps everything, its working
+// set included.
+Bytes everything_bytes(const Chain& chain, const PlanOptions& options);
+
 // Every reader throws Error(invalid_argument) that names the word as the caller does, its value and
 // what is allowed; Error(io) for a file that cannot be read.
 class PlanReader {
@@ -45,7 +49,7 @@ class PlanReader {
   Platform platform(const std::string& word) const;
   Tier tier(std::string_view word, const Chain& chain) const;
   Tier tier(const TierWord& word, const Chain& chain) const;
-  // Only the members that have words are set.
+  // Only the members that have words are set. A budget may be a share: "5%".
   PlanOptions options(const OptionWords& words, const Chain& chain) const;
 
  private:

@@ -8,6 +8,7 @@
 #include "ebb/core/at.h"
 #include "ebb/core/error.h"
 #include "ebb/core/workers.h"
+#include "ebb/core/zeros.h"
 
 namespace ebb {
 namespace {
@@ -45,8 +46,8 @@ template <class Number>
 struct Network<Number>::State : Outside<Number> {
   explicit State(const NetworkOptions& options)
       : stack(stack_of(options), threads_of(options.threads)),
-        values(at(stack.parameter_size())),
-        gradient(values.size()),
+        values(zeros<Number>(at(stack.parameter_size()), "the parameters")),
+        gradient(zeros<Number>(values.size(), "the parameters' gradient")),
         output_row(at(stack.batch() * stack.outputs())),
         is_spikes(options.input_spikes) {
     stack.initialise(options.seed, values.data());

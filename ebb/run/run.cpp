@@ -74,7 +74,7 @@ struct Run::State {
     measure();
     // What it pointed to is the caller's again.
     options.profile.initial = {};
-    make();
+    make(!options.memory_late);
   }
 
   bool unknown() const { return step.steps() == Step::kUnknown; }
@@ -130,8 +130,8 @@ struct Run::State {
     return add_bytes(add_bytes(live, most.adjoint), add_bytes(most.scratch, most.tape));
   }
 
-  // Plans and takes the memory.
-  void make() {
+  // Plans and, if asked to, takes the memory.
+  void make(bool takes_memory) {
     executor.reset();
     if (unknown()) check_unknown();
     plan = options.plan ? replayed(*options.plan) : cached_plan(chain, platform, how_to_plan());
@@ -144,6 +144,7 @@ struct Run::State {
                   .progress = options.progress,
                   .progress_seconds = options.progress_seconds};
     booked = setup.holdings.fast;
+    if (!takes_memory) return;
     executor = std::make_unique<Executor>(step, chain, *plan, setup);
   }
 
@@ -258,7 +259,7 @@ struct Run::State {
   void prepare(std::span<const std::byte> initial) {
     measure_codec_error(initial);
     if (executor && !replans) return;
-    make();
+    make(true);
     replans = false;
   }
 

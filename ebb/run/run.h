@@ -29,6 +29,8 @@ struct RunOptions {
   // Bytes of fast memory that the run may hold.
   Bytes budget = kUnlimited;
   std::vector<SlowTier> tiers = {};  // nearest first
+  // The memory is taken by the first forward instead of when the run is made: to ask for a plan only.
+  bool memory_late = false;
 
   // How to plan; see PlanOptions. For a Step of unknown length "auto" is async with tiers and online
   // without.

@@ -5,7 +5,10 @@
 #include <thread>
 
 #include "ebb/core/at.h"
+#include "ebb/core/budget_words.h"
+#include "ebb/core/error.h"
 #include "ebb/core/workers.h"
+#include "ebb/core/zeros.h"
 
 namespace ebb {
 namespace {
@@ -54,7 +57,8 @@ NetworkOptions network_of(const TrainOptions& options, const TaskShape& shape, i
 
 template <class Number>
 BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
-                           std::vector<SlowTier> tiers, int rank, int ranks, const Batch& sample)
+                           std::vector<SlowTier> tiers, int rank, int ranks, const Batch& sample,
+                           bool memory_late)
     : shape_(shape),
 
       network_(network_of(options, shape, rank, ranks)),
@@ -65,7 +69,7 @@ BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
   for (auto* state : {&before_, &after_, &adjoint_, &of_before_}) {
     state->resize(at(network_.bytes(0).state));
   }
-  gradient_.resize(network_.values().size());
+  gradient_ = zeros<Number>(network_.values().size(), "the batch's gradient");
   network_.set_loss(&loss_);
   if (shape_.spikes) {
     network_.set_spikes({empty_words_.size(), [this](std::int64_t t) { return spikes_at(t); }});
@@ -77,8 +81,14 @@ BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
   RunOptions run;
   run.budget = budget_bytes(options, plain_bytes());
   run.tiers = std::move(tiers);
+  run.memory_late = memory_late;
   run.strategy = truncation(options) > 0 ? "auto" : options.strategy;
-  run_ = std::make_unique<Run>(network_, std::move(run));
+  try {
+    run_ = std::make_unique<Run>(network_, std::move(run));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::infeasible_budget) throw;
+    throw in_unit_of(options.budget, plain_bytes(), error);
+  }
 }
 
 template <class Number>

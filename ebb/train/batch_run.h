@@ -23,9 +23,10 @@ NetworkOptions network_of(const TrainOptions& options, const TaskShape& shape, i
 template <class Number>
 class BatchRun {
  public:
-  // Measures and plans on `sample`. Throws like Network and Run.
+  // Measures and plans on `sample`; with `memory_late` learn() or test() takes the plan's memory.
+  // Throws like Network and Run.
   BatchRun(const TrainOptions& options, const TaskShape& shape, std::vector<SlowTier> tiers,
-           int rank, int ranks, const Batch& sample);
+           int rank, int ranks, const Batch& sample, bool memory_late = false);
 
   Network<Number>& network() { return network_; }
   const Run& run() const { return *run_; }

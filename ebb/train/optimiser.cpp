@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ebb/core/error.h"
+#include "ebb/core/zeros.h"
 
 namespace ebb {
 namespace {
@@ -72,8 +73,8 @@ Optimiser<Number>::Optimiser(const OptimiserOptions& options, std::size_t parame
     : options_(options), size_(parameters) {
   check_optimiser(options);
   const bool sgd = options.kind == OptimiserKind::sgd;
-  if (!sgd || options.momentum != 0) first_.resize(parameters);
-  if (!sgd) second_.resize(parameters);
+  if (!sgd || options.momentum != 0) first_ = zeros<Number>(parameters, "the optimiser's state");
+  if (!sgd) second_ = zeros<Number>(parameters, "the optimiser's state");
 }
 
 template <class Number>

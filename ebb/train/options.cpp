@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/workers.h"
@@ -224,27 +225,7 @@ std::int64_t truncation(const TrainOptions& options) {
 }
 
 Bytes budget_bytes(const TrainOptions& options, Bytes plain) {
-  const std::string& word = options.budget;
-  if (word == "unlimited") return kUnlimited;
-  const auto refuse = [&word] {
-    fail(ErrorCode::invalid_argument, "budget is '", word,
-         "'; it must be bytes such as 64MiB, a share of what keeping everything takes such as 5%, "
-         "or "
-         "unlimited");
-  };
-  if (!word.ends_with('%')) {
-    try {
-      return parse_bytes(word);
-    } catch (const Error&) {
-      refuse();
-    }
-  }
-  double share = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size() - 1, share);
-  if (error != std::errc{} || end != word.data() + word.size() - 1 || !(share > 0) || share > 1e6) {
-    refuse();
-  }
-  return static_cast<Bytes>(share / 100 * static_cast<double>(plain));
+  return read_budget("budget", options.budget, plain);
 }
 
 }  // namespace ebb

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/train/train.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -37,14 +38,46 @@ class Owned {
   std::optional<RunLock> lock_;
 };
 
+std::optional<Checkpoint> checkpoint_of(const TrainSettings& settings) {
+  if (!settings.resume) return {};
+  return load_checkpoint(settings.out);
+}
+
+// Calls use(trainer) with one that leaves files and the plan's memory alone.
+template <class Use>
+TrainPlan with_planner(const TrainOptions& options, TrainSettings settings, Ranks& ranks,
+                       std::optional<Checkpoint> from, Use use) {
+  check_options(options);
+  settings.out.clear();
+  if (options.dtype == "double") {
+    return use(Trainer<double>(options, settings, ranks, std::move(from), true));
+  }
+  return use(Trainer<float>(options, settings, ranks, std::move(from), true));
+}
+
+TrainPlan plan_from(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                    std::optional<Checkpoint> from) {
+  return with_planner(options, settings, ranks, std::move(from),
+                      [](auto&& trainer) { return trainer.plan(); });
+}
+
+TrainPlan find_from(TrainOptions options, const TrainSettings& settings, Ranks& ranks,
+                    double slowdown, std::optional<Checkpoint> from) {
+  if (!(slowdown >= 1) || !std::isfinite(slowdown)) {
+    fail(ErrorCode::invalid_argument, "slowdown is ", slowdown,
+         "; it must be 1 or more, such as 1.2 for a fifth more time than keeping everything");
+  }
+  options.budget = "unlimited";
+  return with_planner(options, settings, ranks, std::move(from),
+                      [slowdown](auto&& trainer) { return trainer.plan_within(slowdown); });
+}
+
 }  // namespace
 
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks) {
   check_options(options);
   Owned owned(settings, settings.resume, ranks);
-  std::optional<Checkpoint> from;
-  if (settings.resume) from = load_checkpoint(settings.out);
-  return owned.train(options, ranks, std::move(from));
+  return owned.train(options, ranks, checkpoint_of(settings));
 }
 
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
@@ -56,6 +89,25 @@ TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ra
          "' since it was loaded, at iteration ", from.iteration, "; load it again");
   }
   return owned.train(options, ranks, std::move(from));
+}
+
+TrainPlan plan_training(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks) {
+  return plan_from(options, settings, ranks, checkpoint_of(settings));
+}
+
+TrainPlan plan_training(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                        Checkpoint from) {
+  return plan_from(options, settings, ranks, std::move(from));
+}
+
+TrainPlan find_budget(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                      double slowdown) {
+  return find_from(options, settings, ranks, slowdown, checkpoint_of(settings));
+}
+
+TrainPlan find_budget(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                      double slowdown, Checkpoint from) {
+  return find_from(options, settings, ranks, slowdown, std::move(from));
 }
 
 TrainOptions checkpoint_options(const Checkpoint& checkpoint,

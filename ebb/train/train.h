@@ -77,6 +77,20 @@ TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ra
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
                   Checkpoint from);
 
+// What train() would say before the first iteration; the same is measured, and nothing is trained,
+// no file is written (settings.out is not looked at but for the checkpoint of settings.resume) and
+// the plan's memory is not taken. Throws as train() does.
+TrainPlan plan_training(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks);
+TrainPlan plan_training(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                        Checkpoint from);
+// The same in the least memory, to a thousandth, whose predicted iteration takes at most `slowdown`
+// times that of keeping everything: TrainPlan::budget. options.budget does not count. Throws
+// Error(infeasible_budget) where the strategy is that fast in no budget.
+TrainPlan find_budget(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                      double slowdown);
+TrainPlan find_budget(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
+                      double slowdown, Checkpoint from);
+
 // The options that a checkpoint was trained with.
 TrainOptions checkpoint_options(const Checkpoint& checkpoint,
                                 const std::filesystem::path& directory);

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
 
 #include "ebb/core/at.h"
 #include "ebb/core/clock.h"
 #include "ebb/core/error.h"
+#include "ebb/plan/strategies.h"
 #include "ebb/train/checkpoint.h"
 
 namespace ebb {
@@ -74,7 +76,7 @@ void add_up(Ranks& ranks, Score& score) {
 
 template <class Number>
 Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
-                         std::optional<Checkpoint> from)
+                         std::optional<Checkpoint> from, bool plans_only)
     : options_(options),
       settings_(settings),
       ranks_(ranks),
@@ -94,7 +96,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
                 {}, "resume it, or take another directory");
   }
   fill(Split::train, 0);
-  run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_);
+  run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_, plans_only);
   optimiser_ = Optimiser<Number>(options_.optimiser, run_->network().values().size());
   const bool resumes = from.has_value();
   if (from) restore(*from);
@@ -118,6 +120,14 @@ double Trainer<Number>::seconds() const {
 
 template <class Number>
 std::int64_t Trainer<Number>::all_iterations() const {
+  const std::int64_t iterations = asked_iterations();
+  if (first_ <= iterations) return iterations;
+  fail(ErrorCode::invalid_argument, "there are to be ", iterations, " iterations, but ", first_,
+       " are done; give more to go on");
+}
+
+template <class Number>
+std::int64_t Trainer<Number>::asked_iterations() const {
   if (options_.iterations > 0) return options_.iterations;
   if (options_.epochs == 0) return 1000;
   const std::int64_t samples = task_->samples(Split::train);
@@ -221,11 +231,7 @@ void Trainer<Number>::tell(const Metrics& metrics) {
 template <class Number>
 TrainResult Trainer<Number>::run() {
   const std::int64_t iterations = all_iterations();
-  if (first_ > iterations) {
-    fail(ErrorCode::invalid_argument, "there are to be ", iterations, " iterations, but ", first_,
-         " are done; give more to go on");
-  }
-  announce();
+  if (settings_.planned) settings_.planned(plan());
   TrainResult result;
   result.iterations = whole_ = first_;
   saved_at_ = seconds();
@@ -271,8 +277,30 @@ TrainResult Trainer<Number>::run() {
 }
 
 template <class Number>
-void Trainer<Number>::announce() {
-  if (!settings_.planned) return;
+TrainPlan Trainer<Number>::plan() {
+  return described(run_->run().plan(), budget_bytes(options_, run_->plain_bytes()));
+}
+
+template <class Number>
+TrainPlan Trainer<Number>::plan_within(double slowdown) {
+  const Run& run = run_->run();
+  PlanOptions how;
+  how.strategy = "store_all";
+  const Plan all = make_plan(run.chain(), run.platform(), how);
+  how.strategy = truncation(options_) > 0 ? "auto" : options_.strategy;
+  const std::optional<SweepPoint> found =
+      least_within(run.chain(), run.platform(), how, slowdown * all.prediction.seconds);
+  if (found) return described(found->plan, found->budget);
+  std::ostringstream text;
+  text << "no budget makes strategy " << how.strategy << " as fast as " << slowdown
+       << " x keeping everything; with any memory it takes "
+       << run.plan().prediction.seconds / all.prediction.seconds << " x";
+  throw Error(ErrorCode::infeasible_budget, text.str(), {},
+              "allow more time, or take strategy auto");
+}
+
+template <class Number>
+TrainPlan Trainer<Number>::described(const Plan& chosen, Bytes budget) {
   const Run& run = run_->run();
   Network<Number>& network = run_->network();
   TrainPlan plan;
@@ -285,18 +313,18 @@ void Trainer<Number>::announce() {
   plan.steps = network.steps();
   plan.chunk = network.chunk();
   plan.windows = run_->windows();
-  plan.strategy = run.plan().strategy;
-  plan.prediction = run.plan().prediction;
+  plan.strategy = chosen.strategy;
+  plan.prediction = chosen.prediction;
   plan.peak = plan.prediction.peak.front();
   plan.plain = run_->plain_bytes();
-  plan.budget = budget_bytes(options_, plan.plain);
+  plan.budget = budget;
   const StepCost& cost = run.chain().at(0);
   plan.plain_seconds = static_cast<double>(plan.steps) * (cost.record + cost.backward);
   plan.beside = network.callers_bytes() +
                 static_cast<Bytes>(batch_.values.size() * sizeof(float) +
                                    batch_.spikes.size() * sizeof(std::uint64_t)) +
                 plan.parameters * 2 * Bytes{sizeof(Number)};
-  settings_.planned(plan);
+  return plan;
 }
 
 template <class Number>

@@ -14,10 +14,14 @@ namespace ebb {
 template <class Number>
 class Trainer {
  public:
-  // Goes on from a checkpoint if there is one. With settings.out there is settings.lock.
+  // Goes on from a checkpoint if there is one. With settings.out there is settings.lock. With
+  // `plans_only` the plan's memory is not taken yet.
   Trainer(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks,
-          std::optional<Checkpoint> from);
+          std::optional<Checkpoint> from, bool plans_only = false);
   TrainResult run();
+  TrainPlan plan();
+  // In the least memory that is at most so much slower than keeping everything.
+  TrainPlan plan_within(double slowdown);
 
  private:
   void fill(Split split, std::int64_t iteration);
@@ -27,11 +31,13 @@ class Trainer {
   void save(std::int64_t iteration);
   void save_whole();
   void restore(const Checkpoint& from);
-  void announce();
+  TrainPlan described(const Plan& plan, Bytes budget);
   std::stop_token stop() const;
   std::vector<TensorView> model_tensors();
   double seconds() const;
+  // Throws Error(invalid_argument) if more are done already.
   std::int64_t all_iterations() const;
+  std::int64_t asked_iterations() const;
 
   TrainOptions options_;
   const TrainSettings& settings_;

@@ -266,6 +266,8 @@ constexpr std::pair<const char*, const char*> kBadWords[] = {
     {"--steps 5 --tape unlimited", "--tape is 'unlimited'"},
     {"--steps 5 --budget 9223372036854775808", "--budget is '9223372036854775808'"},
     {"--steps 5 --budget -1", "--budget is '-1'"},
+    {"--steps 5 --budget 0%", "--budget is '0%'"},
+    {"--largest --budget 5%", "--largest and --budget 5% contradict"},
     {"--steps 5 --slots -1", "--slots is '-1'"},
     {"--steps 5 --slots 2.5", "--slots is '2.5'"},
     {"--steps 5 --working x", "--working is 'x'"},
@@ -292,6 +294,29 @@ constexpr std::pair<const char*, const char*> kBadWords[] = {
     {"--steps 5 --strategy store_all --slots 3", "slots"},
     {"--steps 5 --strategy disk_revolve --budget 9", "tier"},
 };
+
+TEST(PlanBudget, MayBeAShare) {
+  const std::string chain = "--steps 100 --state 1KiB --tape 4KiB ";
+  const std::int64_t all = json_of(chain + "--strategy store_all")["least_budget"];
+  EXPECT_EQ(json_of(chain + "--budget 100%")["strategy"], "store_all");
+  EXPECT_EQ(json_of(chain + "--budget 20%")["seconds"],
+            json_of(chain + "--budget " + std::to_string(all * 20 / 100))["seconds"]);
+}
+
+TEST(PlanBudget, IsRefusedInTheUnitThatWasUsed) {
+  const std::string chain = "--steps 100 --state 1KiB --tape 4KiB ";
+  const Outcome share = plan(chain + "--budget 0.1%");
+  EXPECT_EQ(share.code, kDoesNotFit);
+  const std::string before = "takes it needs at least ";
+  const std::size_t at = share.err.find(before);
+  ASSERT_NE(at, std::string::npos) << share.err;
+  const std::size_t from = at + before.size();
+  const std::string least = share.err.substr(from, share.err.find('%', from) + 1 - from);
+  EXPECT_EQ(plan(chain + "--budget " + least).code, kDone) << least;
+  EXPECT_THAT(plan(chain + "--budget 5").err, HasSubstr("did you mean 5% of what keeping"));
+  EXPECT_EQ(plan("--steps 100 --strategy store_all --budget 5").err.find("did you mean"),
+            std::string::npos);
+}
 
 TEST(PlanFailures, BadWordsNameTheOptionAndWhatIsAllowed) {
   for (const auto& [words, expected] : kBadWords) {

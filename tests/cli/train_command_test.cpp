@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,8 +54,8 @@ TEST(TrainHelp, ListsEveryOption) {
     const bool is_hidden = std::find(hidden.begin(), hidden.end(), key) != hidden.end();
     EXPECT_EQ(help.out.find("  " + option + " ") != std::string::npos, !is_hidden) << option;
   }
-  for (const char* option :
-       {"--tier", "--config", "--out", "--resume", "--data-changed-ok", "--json"}) {
+  for (const char* option : {"--tier", "--plan-only", "--find-budget", "--config", "--out",
+                             "--resume", "--data-changed-ok", "--patience", "--json"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("  ") + option + " "));
   }
 }
@@ -105,6 +106,11 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
       {"--data-changed-ok", "--data-changed-ok is for --resume"},
+      {"--find-budget 0.9x", "--find-budget is '0.9x'; it must be 1 or more times"},
+      {"--find-budget x", "--find-budget is 'x'"},
+      {"--find-budget nan", "--find-budget is 'nan'"},
+      {"--find-budget 1.2y", "--find-budget is '1.2y'"},
+      {"--find-budget 1.2x --budget 5%", "--find-budget and --budget contradict each other"},
   };
   for (const auto& [words, message] : table) {
     const Outcome outcome = train(words);
@@ -155,6 +161,95 @@ TEST(TrainFit, TheLeastBudgetIsNamed) {
   const Outcome outcome = train(std::string(kSmall) + "--budget 100");
   EXPECT_EQ(outcome.code, kDoesNotFit);
   EXPECT_THAT(outcome.err, HasSubstr("it needs at least "));
+}
+
+// The number after a word in a message.
+double number_after(const std::string& text, const std::string& word) {
+  const std::size_t at = text.find(word);
+  EXPECT_NE(at, std::string::npos) << word << " in " << text;
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + word.size()));
+}
+
+TEST(TrainFit, InTheUnitThatWasUsed) {
+  const Outcome share = train(std::string(kSmall) + "--budget 0.1%");
+  EXPECT_EQ(share.code, kDoesNotFit);
+  const double percent = number_after(share.err, "takes it needs at least ");
+  std::ostringstream word;
+  word << percent << '%';
+  EXPECT_EQ(train(std::string(kSmall) + "--plan-only --budget " + word.str()).code, kDone)
+      << word.str();
+  const Outcome bare = train(std::string(kSmall) + "--budget 50");
+  EXPECT_EQ(bare.code, kDoesNotFit);
+  EXPECT_THAT(bare.err, HasSubstr("did you mean 50% of what keeping everything takes?"));
+  EXPECT_EQ(train(std::string(kSmall) + "--budget 100B").err.find("did you mean"),
+            std::string::npos);
+}
+
+TEST(TrainPlanOnly, SaysThePlanAndLeavesNothing) {
+  const test::TemporaryFolder folder;
+  const std::string out = folder.path() + "/run";
+  const Outcome text = train(std::string(kSmall) + "--plan-only --budget 200% --out " + out);
+  ASSERT_EQ(text.code, kDone) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("It fits in "));
+  EXPECT_THAT(text.out, HasSubstr(" x keeping everything"));
+  EXPECT_THAT(text.out, HasSubstr(" beside: "));
+  EXPECT_EQ(text.out.find("Done"), std::string::npos);
+  EXPECT_TRUE(folder.empty());
+  const Outcome answer = train(std::string(kSmall) + "--plan-only --json --out " + out);
+  ASSERT_EQ(lines_of(answer.out).size(), 1U);
+  const json plan = json::parse(answer.out);
+  EXPECT_EQ(plan["event"], "plan");
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(TrainPlanOnly, SaysThatItDoesNotFit) {
+  const Outcome outcome = train(std::string(kSmall) + "--plan-only --json --budget 100B");
+  EXPECT_EQ(outcome.code, kDoesNotFit);
+  const json plan = json::parse(outcome.out);
+  EXPECT_EQ(plan["fits"], false);
+  EXPECT_THAT(outcome.err, HasSubstr(std::to_string(plan["least_budget"].get<int>())));
+  EXPECT_EQ(train(std::string(kSmall) + "--plan-only --budget 100B").out, "");
+}
+
+TEST(TrainPlanOnly, OfACheckpoint) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(train(std::string(kSmall) + "--out " + folder.path()).code, kDone);
+  std::map<std::string, std::filesystem::file_time_type> before;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    before[file.path().string()] = file.last_write_time();
+  }
+  const Outcome outcome = train("--resume " + folder.path() + " --iterations 5 --plan-only --json");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["resumed_at"], 2);
+  EXPECT_EQ(json::parse(outcome.out)["iterations"], 5);
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_EQ(before.at(file.path().string()), file.last_write_time()) << file.path();
+  }
+}
+
+TEST(TrainFindBudget, ItsBudgetFitsAndIsFastEnough) {
+  const std::string net = "--steps 400 --chunk 4 --hidden 8 --batch 2 --threads 1 ";
+  const Outcome outcome = train(net + "--find-budget 1.3x --json");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  ASSERT_EQ(lines_of(outcome.out).size(), 1U);
+  const json plan = json::parse(outcome.out);
+  EXPECT_LE(plan["seconds"].get<double>(), 1.31 * plan["plain_seconds"].get<double>());
+  EXPECT_LT(plan["budget_share"].get<double>(), 0.7);
+  EXPECT_EQ(plan["budget_share"].get<double>(),
+            plan["budget"].get<double>() / plan["plain"].get<double>());
+  const std::string budget = std::to_string(plan["budget"].get<std::int64_t>());
+  EXPECT_EQ(train(net + "--plan-only --budget " + budget).code, kDone);
+  const Outcome text = train(net + "--find-budget 1.3");
+  EXPECT_THAT(text.out, HasSubstr("At most 1.3 x the time of keeping everything: --budget "));
+  EXPECT_THAT(text.out, HasSubstr("% of what that takes."));
+}
+
+TEST(TrainFindBudget, NoBudgetMakesItThatFast) {
+  const Outcome outcome = train(
+      "--steps 400 --chunk 4 --hidden 8 --batch 2 --threads 1 --strategy sqrt --find-budget 1");
+  EXPECT_EQ(outcome.code, kDoesNotFit);
+  EXPECT_THAT(outcome.err, HasSubstr("no budget makes strategy sqrt as fast as 1 x"));
 }
 
 TEST(TrainFiles, MissingOnes) {

@@ -121,9 +121,9 @@ TEST_F(NpyTask, InputsThatDoNotFit) {
   put("x_train", npy("<f4", "(2, 0, 3)", ""));
   EXPECT_THAT(refusal(), HasSubstr("none of them 0"));
   put("x_train", npy("<f4", "(2, 1)", numbers<float>({1, kNan})));
-  EXPECT_THAT(refusal(), HasSubstr("x_train.npy: number 1 is not finite"));
+  EXPECT_THAT(refusal(), HasSubstr("x_train.npy: sample 1, step 0, channel 0 is nan; inputs must"));
   put("x_train", npy("<f8", "(2, 1)", numbers<double>({1e300, 0})));
-  EXPECT_THAT(refusal(), HasSubstr("number 0 is not finite as a float"));
+  EXPECT_THAT(refusal(), HasSubstr("sample 0, step 0, channel 0 is 1e+300; inputs must be finite"));
 }
 
 TEST_F(NpyTask, AnswersThatDoNotFit) {
@@ -142,7 +142,34 @@ TEST_F(NpyTask, AnswersThatDoNotFit) {
   put("y_train", npy("<f4", "(2, 0)", ""));
   EXPECT_THAT(refusal(), HasSubstr("targets for x must be"));
   put("y_train", npy("<f8", "(2, 1)", numbers<double>({1e300, 0})));
-  EXPECT_THAT(refusal(), HasSubstr("number 0 is infinite"));
+  EXPECT_THAT(refusal(), HasSubstr("y_train.npy: sample 0, channel 0 is 1e+300; targets must be"));
+}
+
+TEST_F(NpyTask, WhatIsNotFiniteIsNamedByItsPlace) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x(12);
+  for (const std::size_t i : {0U, 3U, 11U}) {
+    for (const float bad : {kNan, inf, -inf}) {
+      x[i] = bad;
+      put("x_train", npy("<f4", "(2, 3, 2)", numbers<float>(x)));
+      const std::string place = "sample " + std::to_string(i / 6) + ", step " +
+                                std::to_string(i / 2 % 3) + ", channel " + std::to_string(i % 2);
+      EXPECT_THAT(refusal(), HasSubstr("x_train.npy: " + place + " is "));
+    }
+    x[i] = 0;
+  }
+  put("x_train", npy("<f4", "(2, 3, 2)", numbers<float>(x)));
+  put("y_train", npy("<f4", "(2, 3, 1)", numbers<float>({0, kNan, 0, 0, 0, -inf})));
+  EXPECT_THAT(refusal(), HasSubstr("y_train.npy: sample 1, step 2, channel 0 is -inf; targets"));
+}
+
+TEST_F(NpyTask, PaddingNeedNotBeFinite) {
+  put("x_train",
+      npy("<f4", "(2, 3, 2)", numbers<float>({0, 1, 2, 3, kNan, kNan, 6, 7, 8, 9, 10, 11})));
+  EXPECT_THAT(refusal(), HasSubstr("sample 0, step 2, channel 0 is nan"));
+  put("lengths_train", npy("|u1", "(2,)", "\2\3"));
+  const Batch batch = filled(*make(), Split::train, {0});
+  EXPECT_THAT(batch.values, ElementsAre(0, 1, 2, 3, 0, 0));
 }
 
 TEST_F(NpyTask, LengthsThatDoNotFit) {

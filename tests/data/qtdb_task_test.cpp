@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/data/filled.h"
 #include "tests/data/made_files.h"
 #include "tests/temporary_folder.h"
@@ -82,7 +84,8 @@ TEST_F(QtdbTask, FilesThatDoNotFit) {
   Records records;
   records.x[5] = 2;
   put("QTDB_test.mat", records.file());
-  EXPECT_THAT(message_of([&] { make(); }), HasSubstr("QTDB_test.mat: x has a 2"));
+  EXPECT_THAT(message_of([&] { make(); }),
+              HasSubstr("QTDB_test.mat: x has a 2 at sample 1, step 2, channel 0; it must be"));
   put("QTDB_test.mat",
       mat_header() + mat_variable("x", {2, kSteps, 3}, 2, std::string(2 * kSteps * 3, '\0')));
   EXPECT_THAT(message_of([&] { make(); }),
@@ -91,6 +94,13 @@ TEST_F(QtdbTask, FilesThatDoNotFit) {
                            mat_variable("x", {2, kSteps, 4}, 2, std::string(2 * kSteps * 4, '\0')) +
                            mat_variable("y", {1, kSteps, 6}, 2, std::string(kSteps * 6, '\0')));
   EXPECT_THAT(message_of([&] { make(); }), HasSubstr("x has 2 records, y has 1"));
+  std::vector<float> y(2 * kSteps * 6);
+  y[Records::at(1, 12, 3)] = std::numeric_limits<float>::quiet_NaN();
+  put("QTDB_test.mat", mat_header() +
+                           mat_variable("x", {2, kSteps, 4}, 2, std::string(2 * kSteps * 4, '\0')) +
+                           mat_variable("y", {2, kSteps, 6}, 7, numbers(y), 7));
+  EXPECT_THAT(message_of([&] { make(); }),
+              HasSubstr("y has a nan at sample 1, step 12, channel 3; it must be finite"));
 }
 
 }  // namespace

@@ -57,10 +57,11 @@ TEST(Buffer, RefusedByTheSystem) {
   const Ledger ledger;
   for (const Bytes bytes : {kUnlimited, kUnlimited - 4096, kUnlimited / 2}) {
     try {
-      const Buffer buffer(ledger, "all", bytes);
+      const Buffer buffer(ledger, "run", bytes);
       FAIL() << "not refused";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+      EXPECT_EQ(error.what(), "the system has no " + format_bytes(bytes) + " for the run");
     }
     EXPECT_EQ(ledger.live(), 0);
   }

@@ -12,7 +12,7 @@ from train_program import column, ebb, needs_program, start, tensors
 pytestmark = [needs_program, pytest.mark.slow]
 ITERATIONS = 100_000
 WORDS = (
-    f"--task adding --steps 8 --cell gru --hidden 6 --batch 2 --iterations {ITERATIONS} --budget 70%"
+    f"--task adding --steps 12 --cell gru --hidden 6 --batch 2 --iterations {ITERATIONS} --budget 4KiB"
     " --test-samples 0 --threads 1 --save-seconds 0.5 --lr 1e-4 --json"
 )
 
