@@ -14,10 +14,12 @@
 #include "ebb/cli/probe_text.h"
 #include "ebb/cli/status_line.h"
 #include "ebb/cli/tier_option.h"
+#include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/experiments/stencil_step.h"
 #include "ebb/plan/text.h"
+#include "ebb/plan/words.h"
 #include "ebb/run/profile.h"
 
 namespace ebb {
@@ -66,7 +68,8 @@ void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
       "--state", words.state.value_or("1MiB"), StencilStep::kLeastState, StencilStep::kMostState));
   const std::int64_t sweeps =
       read_count("--sweeps", words.sweeps.value_or("8"), 1, StencilStep::kMostSweeps);
-  const Bytes budget = read_size("--budget", words.budget.value_or("unlimited"), 0, kUnlimited);
+  const std::string budget = words.budget.value_or("unlimited");
+  read_budget("--budget", budget, 0);  // refused before anything is measured
   std::vector<std::string> tier_words = words.tiers;
   if (tier_words.empty()) tier_words = {"ram:memory", temporary_tier()};
   const std::vector<RealTier> tiers = parse_real_tiers(tier_words);
@@ -77,7 +80,9 @@ void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
   const std::vector<float> initial = step.initial();
   ProfileOptions options;
   options.initial = std::as_bytes(std::span(initial));
-  Profile found = profile(step, budget, slow_tiers(tiers), options);
+  const Bytes room = is_share(budget) ? kUnlimited : read_budget("--budget", budget, 0);
+  Profile found = profile(step, room, slow_tiers(tiers), options);
+  found.platform.fast = read_budget("--budget", budget, everything_bytes(found.chain, {}));
   found.platform.name = "probed";
   const ProbeAnswer answer{sweeps, found, tiers};
   if (words.chain_out) write_file("--chain-out", *words.chain_out, to_json(found.chain));
@@ -102,7 +107,8 @@ Command declare_probe(CLI::App& app) {
   step.option("--steps", words->steps, "N", "Number of steps of the chain; default 1000");
   Heading memory(app, "The memory");
   memory.option("--budget", words->budget, "BYTES",
-                "Fast memory that --platform-out names; default no\n"
+                "Fast memory that --platform-out names, or a share\n"
+                "(5%) of what keeping everything takes; default no\n"
                 "limit");
   memory.options("--tier", words->tiers, "NAME:KIND,...",
                  "A tier to measure, see below; repeat for more.\n"

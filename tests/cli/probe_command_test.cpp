@@ -26,6 +26,15 @@ Outcome probe(const std::string& words) { return test::command("probe", words); 
 // As small as can be.
 constexpr const char* kSmall = "--state 64KiB --steps 50 --sweeps 2 ";
 
+TEST(ProbeBudget, MayBeAShare) {
+  const Outcome outcome =
+      probe(std::string(kSmall) + "--budget 10% --tier ram:memory,capacity=8MiB --json");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  const json found = json::parse(outcome.out);
+  // 50 tapes of 128 KiB, and beside them the working set without a tape: three of 64 KiB.
+  EXPECT_EQ(found["platform"]["fast"], (50 * 128 + 3 * 64) * 1024 / 10);
+}
+
 TEST(ProbeJson, SaysWhatWasMeasured) {
   const Outcome outcome =
       probe(std::string(kSmall) +
