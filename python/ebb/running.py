@@ -121,7 +121,7 @@ def run(
     step: FunctionStep | RangeStep,
     initial: Arrays,
     *,
-    adjoint: Arrays | Callable[[Arrays], Arrays] | None,
+    adjoint: Arrays | Callable[[Arrays], Arrays | None] | None,
     budget: int | str | None = None,
     tiers: Tier | Iterable[Tier] | None = None,
     strategy: str = "auto",
@@ -134,11 +134,13 @@ def run(
 ) -> RunResult:
     """Runs all steps forward and back, within ``budget`` bytes of memory and the tiers.
 
-    ``adjoint`` is the gradient with respect to the final state: arrays like it, or a function of it; None: zeros, for
-    losses that the steps themselves add up. Gradients have the same bits in every budget. What the steps raise comes
-    through unchanged. Only forward steps are timed beforehand, so that nothing but a run adds to gradients, and going back
-    is taken to be twice that. Where the same steps run often, give ``costs`` of an earlier result: nothing is measured
-    again, and the plan knows how long the way back takes.
+    ``adjoint`` is the gradient with respect to the final state: arrays like it, or a function of it, called between the
+    two ways; None, given or returned: zeros, for losses that the steps themselves add up. Gradients have the same bits in
+    every budget. What the steps raise comes through unchanged.
+
+    Only forward steps are timed beforehand, so that nothing but a run adds to gradients, and going back is taken to be
+    twice that. Where the same steps run often, give ``costs`` of an earlier result: nothing is measured again, and the
+    plan knows how long the way back takes.
 
     The budget covers states, tapes and adjoints; what the functions themselves allocate while they run is theirs.
 
@@ -192,13 +194,13 @@ def run(
     end, final = state.empty()
     made.forward(start.ctypes.data, end.ctypes.data)
     seed, seeds = state.empty()
-    if adjoint is not None:
-        state.write(seeds, adjoint(final) if callable(adjoint) else adjoint, "run: adjoint")
+    given = adjoint(final) if callable(adjoint) else adjoint
+    if given is not None:
+        state.write(seeds, given, "run: adjoint")
     back, gradient = state.empty()
     made.backward(seed.ctypes.data, back.ctypes.data)
     report = made.report()
-    took = [given if found is None else found for given, found in zip(_seconds(costs), made.seconds())]
-    return RunResult(final, gradient, report.measured.steps, report, Costs(*took, made.platform()))
+    return RunResult(final, gradient, report.measured.steps, report, _found(costs, made))
 
 
 class _Calls:
@@ -363,8 +365,15 @@ def _timed(calls: _FunctionCalls | _RangeCalls, initial: np.ndarray[Any, Any], e
     return seconds
 
 
-def _seconds(costs: Costs) -> tuple[float | None, ...]:
-    return costs.forward, costs.record, costs.backward
+def _found(costs: Costs, made: _core.StepRun) -> Costs:
+    """What the run took, and what was assumed of calls that did not happen."""
+    forward, record, backward = made.seconds()
+    return Costs(
+        costs.forward if forward is None else forward,
+        costs.record if record is None else record,
+        costs.backward if backward is None else backward,
+        made.platform(),
+    )
 
 
 def _tier_names(platform: _core.Platform) -> list[str]:

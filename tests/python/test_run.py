@@ -324,7 +324,9 @@ def test_losses_of_the_steps_themselves():
     step = Summing(30)
     found = ebb.run(step, np.ones(WIDTH), adjoint=None, budget=1200)
     other = ebb.run(step, np.ones(WIDTH), adjoint=np.zeros(WIDTH))
+    between = ebb.run(step, np.ones(WIDTH), adjoint=lambda final: None)
     assert same_bits(found.gradient, other.gradient) and np.any(found.gradient != 0)
+    assert same_bits(found.gradient, between.gradient)
 
 
 class Window:
