@@ -427,18 +427,18 @@ class Slow(Function):
 
 def test_a_first_call_that_takes_long_says_nothing_about_the_others():
     found = ebb.run(Slow(5), np.ones(WIDTH), adjoint=np.cos)
-    assert found.report.predicted.seconds < 0.1
+    assert found.report.predicted.seconds < 1  # with the first call's time: 2 s
 
 
-def test_costs_of_an_earlier_run_are_predictions():
-    first = ebb.run(Slow(20), np.ones(WIDTH), adjoint=np.cos, budget=1200)
-    assert first.costs.backward > 4 * first.costs.forward > 0 and first.costs.record > 0
-    assert first.report.predicted.seconds < 0.7 * first.report.measured.seconds
+def test_costs_of_an_earlier_run_are_what_the_next_one_plans_with():
+    words = {"adjoint": np.cos, "strategy": "store_all"}
+    first = ebb.run(Slow(20), np.ones(WIDTH), **words)
+    assert first.costs.forward > 0 and first.costs.record >= 1e-3 and first.costs.backward >= 8e-3
     step = Slow(20)
-    step.calls = 1
-    again = ebb.run(step, np.ones(WIDTH), adjoint=np.cos, budget=1200, costs=first.costs)
-    assert step.calls == 1 + again.report.measured.forwards  # none of them for measuring
-    assert again.report.predicted.seconds == pytest.approx(again.report.measured.seconds, rel=0.5)
+    again = ebb.run(step, np.ones(WIDTH), costs=first.costs, **words)
+    assert step.calls == 20  # none of them for measuring
+    expected = 20 * (first.costs.record + first.costs.backward)
+    assert again.report.predicted.seconds == pytest.approx(expected)
     assert same_bits(first.gradient, again.gradient)
 
 
