@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs over bytes: the executor calls a Python object with the addresses of states, tapes and
 // adjoints in its own memory. What lies there is that object's business.
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +25,34 @@ namespace ebb::python {
 namespace {
 
 std::uintptr_t address(const std::byte* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// How long the calls of one kind took. The first may compile what it runs, and counts only where
+// there is no other.
+class Spent {
+ public:
+  template <typename Call>
+  void time(std::int64_t steps, Call&& call) {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    if (calls_++ < 2) {
+      seconds_ = 0;
+      steps_ = 0;
+    }
+    seconds_ += taken.count();
+    steps_ += steps;
+  }
+  // Of one step; nothing where none ran.
+  std::optional<double> each() const {
+    if (steps_ == 0) return std::nullopt;
+    return seconds_ / static_cast<double>(steps_);
+  }
+
+ private:
+  std::int64_t calls_ = 0;
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;
+};
 
 // Takes Python's lock for each call: the run itself goes without.
 class PythonStep : public Step {
@@ -46,8 +77,12 @@ class PythonStep : public Step {
   }
   std::int64_t advance(const StepSpan& span, std::byte* state, std::byte* scratch) override {
     const nb::gil_scoped_acquire python;
-    return nb::cast<std::int64_t>(
-        advance_(span.from, span.to, span.first, address(state), address(scratch)));
+    std::int64_t end = span.to;
+    spent_forward_.time(span.to - span.from, [&] {
+      end = nb::cast<std::int64_t>(
+          advance_(span.from, span.to, span.first, address(state), address(scratch)));
+    });
+    return end;
   }
   bool ended(std::int64_t step, const std::byte* state) override {
     const nb::gil_scoped_acquire python;
@@ -55,12 +90,20 @@ class PythonStep : public Step {
   }
   void record(const StepSpan& span, std::byte* state, const Tapes& tapes, std::byte*) override {
     const nb::gil_scoped_acquire python;
-    record_(span.from, span.to, span.first, address(state), address(tapes.data), tapes.stride);
+    spent_record_.time(span.to - span.from, [&] {
+      record_(span.from, span.to, span.first, address(state), address(tapes.data), tapes.stride);
+    });
   }
   void reverse(std::int64_t from, std::int64_t to, const Tapes& tapes, std::byte* adjoint,
                std::byte* scratch) override {
     const nb::gil_scoped_acquire python;
-    reverse_(from, to, address(tapes.data), tapes.stride, address(adjoint), address(scratch));
+    spent_backward_.time(to - from, [&] {
+      reverse_(from, to, address(tapes.data), tapes.stride, address(adjoint), address(scratch));
+    });
+  }
+  // Seconds of a step: forward, record, backward.
+  std::array<std::optional<double>, 3> seconds() const {
+    return {spent_forward_.each(), spent_record_.each(), spent_backward_.each()};
   }
 
  private:
@@ -68,6 +111,7 @@ class PythonStep : public Step {
   StepBytes bytes_;
   Bytes after_;  // where in a tape the state after the step lies
   nb::object begin_, ended_, advance_, record_, reverse_;
+  Spent spent_forward_, spent_record_, spent_backward_;
 };
 
 class PythonRun {
@@ -91,6 +135,7 @@ class PythonRun {
     run_->backward(given(adjoint), room(gradient));
   }
   const Run& run() const { return *run_; }
+  const PythonStep& step() const { return step_; }
 
  private:
   std::span<const std::byte> given(std::uintptr_t at) const {
@@ -118,6 +163,7 @@ void bind_step_run(nb::module_& module) {
       .def_rw("period", &RunOptions::period, nb::arg().none())
       .def_rw("sync", &RunOptions::sync)
       .def_rw("chain", &RunOptions::chain, nb::arg().none())
+      .def_rw("platform", &RunOptions::platform, nb::arg().none())
       .def_rw("ledger", &RunOptions::ledger, nb::arg().none())
       .def_rw("trace_events", &RunOptions::trace_events)
       .def_prop_rw(
@@ -133,6 +179,8 @@ void bind_step_run(nb::module_& module) {
       .def("forward", &PythonRun::forward, "initial"_a, "final"_a)
       .def("backward", &PythonRun::backward, "adjoint"_a, "gradient"_a)
       .def("report", [](const PythonRun& run) { return run.run().report(); })
+      .def("seconds", [](const PythonRun& run) { return run.step().seconds(); })
+      .def("platform", [](const PythonRun& run) { return run.run().platform(); })
       .def("plan",
            [](const PythonRun& run) { return std::make_shared<const Plan>(run.run().plan()); })
       .def("trace_json", [](const PythonRun& run) { return run.run().trace_json(); });

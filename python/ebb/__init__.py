@@ -14,7 +14,7 @@ from ebb._base.budget import Budget
 from ebb._base.errors import Error
 from ebb._core import version as __version__
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
-from ebb.running import RunResult, run
+from ebb.running import Costs, RunResult, run
 from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
 if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with its type
@@ -51,6 +51,7 @@ _LATER = {
 
 __all__ = [
     "Budget",
+    "Costs",
     "Error",
     "FileTier",
     "MemoryTier",

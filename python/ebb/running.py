@@ -17,6 +17,10 @@ The full kind (:class:`RangeStep`) works on ranges, in place, on ebb's memory:
 - ``record(start, end, state, tapes, after, first)`` does the same and leaves what the way back needs: ``tapes`` and
   ``after`` have one row for each step; ``after`` takes the states after each
 - ``reverse(start, end, tapes, after, adjoint)`` goes back through the steps, last first, in place
+- ``after(tape)``, where a tape has the state after its step in it anyway: a view of that part. It is kept once then, and
+  ``record`` need not write it to ``after``, which are the same bytes
+
+A step may be a block of many time steps: a tape is then all their states in one array, that one call works on in place.
 
 Both may have ``begin()``, called when a run begins, ``first(i, state)`` (the simple kind) for outputs and losses,
 called once for each step with the state after it, and, where the length is unknown (``steps = None``),
@@ -28,9 +32,10 @@ memory: they are valid during the call, copy what you keep.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,6 +76,32 @@ class RangeStep(Protocol):
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What plans are made from: how long a step takes, in seconds. :attr:`RunResult.costs` has what a run really took.
+
+    >>> ebb.Costs(forward=1e-3, backward=2.5e-3)
+    Costs(forward=0.001, record=None, backward=0.0025)
+    """
+
+    forward: float
+    """Running it."""
+    record: float | None = None
+    """Running it, and leaving its tape; None: as ``forward``."""
+    backward: float | None = None
+    """Going back through it; None: twice ``forward``."""
+    platform: _core.Platform | None = field(default=None, repr=False)
+    """How fast the tiers are; None, or where a run has other tiers: they are measured."""
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "record", "backward"):
+            value = getattr(self, name)
+            if value is None and name != "forward":
+                continue
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise Error(f"Costs: {name} is {value!r}; it must be seconds, 0 or more")
+
+
+@dataclass(frozen=True)
 class RunResult:
     """What :func:`run` gives."""
 
@@ -82,13 +113,15 @@ class RunResult:
     """How many ran forward; of interest where the length was unknown."""
     report: _core.Report
     """What was predicted and what really happened; ``print`` it."""
+    costs: Costs
+    """How long steps took and how fast tiers were: for ``costs`` of the next run, which then measures nothing."""
 
 
 def run(
     step: FunctionStep | RangeStep,
     initial: Arrays,
     *,
-    adjoint: Arrays | Callable[[Arrays], Arrays] | None,
+    adjoint: Arrays | Callable[[Arrays], Arrays | None] | None,
     budget: int | str | None = None,
     tiers: Tier | Iterable[Tier] | None = None,
     strategy: str = "auto",
@@ -97,12 +130,17 @@ def run(
     period: int | None = None,
     sync: bool = False,
     expected_steps: int = 1000,
+    costs: Costs | None = None,
 ) -> RunResult:
     """Runs all steps forward and back, within ``budget`` bytes of memory and the tiers.
 
-    ``adjoint`` is the gradient with respect to the final state: arrays like it, or a function of it; None: zeros, for
-    losses that the steps themselves add up. Gradients have the same bits in every budget. What the steps raise comes
-    through unchanged. Only forward steps are timed beforehand, so that nothing but a run adds to gradients.
+    ``adjoint`` is the gradient with respect to the final state: arrays like it, or a function of it, called between the
+    two ways; None, given or returned: zeros, for losses that the steps themselves add up. Gradients have the same bits in
+    every budget. What the steps raise comes through unchanged.
+
+    Only forward steps are timed beforehand, so that nothing but a run adds to gradients, and going back is taken to be
+    twice that. Where the same steps run often, give ``costs`` of an earlier result: nothing is measured again, and the
+    plan knows how long the way back takes.
 
     The budget covers states, tapes and adjoints; what the functions themselves allocate while they run is theirs.
 
@@ -138,19 +176,31 @@ def run(
     options.sync = bool(sync)
     options.tier_seconds = _TIER_SECONDS
     options.expected_steps = as_count(expected_steps, "run: expected_steps", least=1)
-    options.chain = _timed(calls, start, options.expected_steps)
+    if costs is None:
+        costs = Costs(_timed(calls, start, options.expected_steps))
+    elif costs.platform is not None and _tier_names(costs.platform) == [tier.name for tier in options.tiers]:
+        options.platform = costs.platform
+    cost = _core.StepCost(
+        forward=costs.forward,
+        record=costs.record,
+        backward=costs.backward,
+        state=state.bytes,
+        tape=calls.tape_bytes,
+    )
+    options.chain = _core.Chain.uniform(options.expected_steps if calls.steps is None else calls.steps, cost)
     steps = _core.UNKNOWN if calls.steps is None else calls.steps
     made = _core.StepRun(calls, steps, state.bytes, calls.tape_bytes, calls.after, calls.scratch_bytes, options)
 
     end, final = state.empty()
     made.forward(start.ctypes.data, end.ctypes.data)
     seed, seeds = state.empty()
-    if adjoint is not None:
-        state.write(seeds, adjoint(final) if callable(adjoint) else adjoint, "run: adjoint")
+    given = adjoint(final) if callable(adjoint) else adjoint
+    if given is not None:
+        state.write(seeds, given, "run: adjoint")
     back, gradient = state.empty()
     made.backward(seed.ctypes.data, back.ctypes.data)
     report = made.report()
-    return RunResult(final, gradient, report.measured.steps, report)
+    return RunResult(final, gradient, report.measured.steps, report, _found(costs, made))
 
 
 class _Calls:
@@ -239,8 +289,12 @@ class _RangeCalls(_Calls):
         if not hasattr(step, "tape"):
             raise Error("run: the step has no tape; give an array or a tuple of arrays that look like one")
         self._tape = ArrayLayout(step.tape, "run: the step's tape")
-        self.after = state.follows(self._tape.bytes)
-        self.tape_bytes = self.after + state.bytes
+        if hasattr(step, "after"):
+            self.after = _offset_in(self._tape, step.after, state)
+            self.tape_bytes = self._tape.bytes
+        else:
+            self.after = state.follows(self._tape.bytes)
+            self.tape_bytes = self.after + state.bytes
         self.scratch_bytes = 0
 
     def advance(self, start: int, end: int, first: bool, state: int, scratch: int) -> int:
@@ -265,6 +319,18 @@ class _RangeCalls(_Calls):
         self._reverse(start, end, self._tape.rows(tapes, count, stride), rows, self.state.at(adjoint))
 
 
+def _offset_in(tape: ArrayLayout, after: Callable[[Arrays], Arrays], state: ArrayLayout) -> int:
+    """Where in a tape the state after its step lies, as the step's ``after`` shows it."""
+    memory, views = tape.empty()
+    offset = state.offset_of(after(views), memory)
+    if offset is None:
+        raise Error(
+            f"run: after gave something else than the state's place in the tape; it must be a view of the tape, "
+            f"contiguous and like the state: {state.described()}"
+        )
+    return offset
+
+
 def _calls_for(step: Any, state: ArrayLayout) -> _FunctionCalls | _RangeCalls:
     if all(hasattr(step, name) for name in ("advance", "record", "reverse")):
         return _RangeCalls(step, state)
@@ -276,24 +342,42 @@ def _calls_for(step: Any, state: ArrayLayout) -> _FunctionCalls | _RangeCalls:
     )
 
 
-def _timed(calls: _FunctionCalls | _RangeCalls, initial: np.ndarray[Any, Any], expected: int) -> _core.Chain:
-    """How long a forward step takes, by running the first few; going back is taken to be twice that."""
+def _timed(calls: _FunctionCalls | _RangeCalls, initial: np.ndarray[Any, Any], expected: int) -> float:
+    """How long a forward step takes, by running the first few."""
     steps = expected if calls.steps is None else calls.steps
     state, _ = calls.state.empty()
     scratch, _ = calls.state.empty()
     # Where the length is unknown there may be no second step.
     most = steps if calls.steps is not None else int(not calls.ended(0, initial.ctypes.data))
     seconds, count = 0.0, min(1, most)
+    is_first = True
     while count > 0:
         state[:] = initial
         start = time.perf_counter()
         calls.advance(0, count, False, state.ctypes.data, scratch.ctypes.data)
         seconds = (time.perf_counter() - start) / count
+        if is_first:  # it may compile what it runs
+            is_first = False
+            continue
         if count == most or seconds * count >= _LONG_ENOUGH:
             break
         count = min(2 * count, most)
-    cost = _core.StepCost(forward=seconds, state=calls.state.bytes, tape=calls.tape_bytes)
-    return _core.Chain.uniform(steps, cost)
+    return seconds
+
+
+def _found(costs: Costs, made: _core.StepRun) -> Costs:
+    """What the run took, and what was assumed of calls that did not happen."""
+    forward, record, backward = made.seconds()
+    return Costs(
+        costs.forward if forward is None else forward,
+        costs.record if record is None else record,
+        costs.backward if backward is None else backward,
+        made.platform(),
+    )
+
+
+def _tier_names(platform: _core.Platform) -> list[str]:
+    return [tier.name for tier in platform.tiers]
 
 
 def _nothing() -> None:

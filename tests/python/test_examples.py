@@ -84,6 +84,19 @@ def test_pyadjoint_populations(monkeypatch):
 
 
 @pytest.mark.slow
+def test_devito_fwi():
+    pytest.importorskip("devito", reason="the package devito is not installed")
+    pytest.importorskip("pyrevolve", reason="the package pyrevolve is not installed")
+    shown = shown_by("devito_fwi.py", "--small", "--repeat", "1")
+    assert re.search(r"misfit [\d.]+; gradients: the same bits", shown)
+    assert numbers(r"falls with order ([\d.]+)", shown) == pytest.approx([2], abs=0.1)
+    row = re.compile(r"\| (Devito, all stored|pyrevolve|ebb|ebb and a file) +\| +([\d.]+) \| +([\d.]+) \|")
+    found = {name: (float(memory), float(file)) for name, memory, file in row.findall(shown)}
+    assert found["ebb"][0] <= found["pyrevolve"][0] + 0.05 < found["Devito, all stored"][0] / 4
+    assert found["ebb and a file"][0] <= found["pyrevolve"][0] + 0.05 and found["ebb and a file"][1] > 0
+
+
+@pytest.mark.slow
 def test_pytorch_rnn(one_thread, monkeypatch, capsys):
     import torch
 

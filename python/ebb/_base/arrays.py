@@ -75,6 +75,25 @@ class ArrayLayout:
         pairs = zip(self._views(one), self._views(other))
         return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
+    def offset_of(self, values: Arrays, memory: np.ndarray[Any, Any]) -> int | None:
+        """Where in ``memory`` these arrays lie as they do here; None: not there, or not so."""
+        given = values if self.is_tuple else (values,)
+        if not isinstance(given, (tuple, list)) or len(given) != len(self._fields):
+            return None
+        starts = set()
+        for array, (offset, dtype, shape) in zip(given, self._fields):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+                return None
+            if not array.flags.c_contiguous:
+                return None
+            starts.add(array.ctypes.data - memory.ctypes.data - offset)
+        start = starts.pop()
+        return start if not starts and 0 <= start <= memory.size - self.bytes else None
+
+    def described(self) -> str:
+        """Types and shapes in words."""
+        return ", ".join(f"{dtype} of shape {shape}" for _, dtype, shape in self._fields)
+
     @staticmethod
     def follows(end: int) -> int:
         """Where one begins behind ``end`` bytes of something else."""
