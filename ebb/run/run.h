@@ -30,6 +30,10 @@ struct RunOptions {
   Bytes budget = kUnlimited;
   std::vector<SlowTier> tiers = {};  // nearest first
 
+  // Only time and memory count: tiers that keep nothing (null_tier) are allowed, gradients are wrong then, and
+  // the report says so. Otherwise such tiers are refused.
+  bool timing_only = false;
+
   // How to plan; see PlanOptions. For a Step of unknown length "auto" is async with tiers and online
   // without.
   std::string strategy = "auto";

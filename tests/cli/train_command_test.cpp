@@ -104,6 +104,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --config y", "leave out --config"},
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
+      {"--steps 30 --hidden 5 --budget 60% --tier x:null", "tier 'x' keeps nothing"},
       {"--data-changed-ok", "--data-changed-ok is for --resume"},
   };
   for (const auto& [words, message] : table) {
