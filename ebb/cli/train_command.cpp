@@ -141,7 +141,9 @@ Json value_of(const OptionRow& row, const std::string& word) {
     }
     return word;
   }
-  if (row.kind == Kind::whole) return read_count(option, word, 0, 1'000'000'000'000);
+  if (row.kind == Kind::whole) {
+    return read_count(option, word, needs_one(row.key) ? 1 : 0, 1'000'000'000'000);
+  }
   double number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(number)) {
@@ -244,17 +246,29 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     }
     const TrainOptions options = options_of(words, from, err);
     settings.tiers = slow_tiers(parse_real_tiers(words.tiers));
-    const Interrupt interrupt;
+    Interrupt interrupt;
     settings.stop = interrupt.token();
     TrainText text(options, words.json, out, err);
     const bool speaks = ranks.rank() == 0;
     if (speaks) {
-      settings.planned = [&text](const TrainPlan& plan) { text.plan(plan); };
-      settings.line = [&text](const TrainLine& line) { text.line(line); };
+      // Where nobody reads any more, training ends as by Ctrl-C: with a checkpoint.
+      settings.planned = [&](const TrainPlan& plan) {
+        text.plan(plan);
+        if (!out) interrupt.stop();
+      };
+      settings.line = [&](const TrainLine& line) {
+        text.line(line);
+        if (!out) interrupt.stop();
+      };
     }
     const TrainResult result =
         from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
+    if (speaks && result.stopped && !out) {
+      fail(ErrorCode::io, "the output cannot be written; stopped after ", result.iterations,
+           " iterations", settings.out.empty() ? "" : "; go on with ebb train --resume ",
+           settings.out.string());
+    }
     if (result.stopped)
       fail(ErrorCode::cancelled, "stopped after ", result.iterations, " iterations");
   } catch (const Error& error) {

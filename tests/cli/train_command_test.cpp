@@ -43,8 +43,8 @@ TEST(TrainHelp, ListsEveryOption) {
   const std::vector<std::string> hidden = {"bias",  "recurrent", "normalised", "rest",     "a", "b",
                                            "beta1", "beta2",     "epsilon",    "processes"};
   json keys = json::parse(to_json(TrainOptions{}));
-  for (const char* key :
-       {"sharpness", "gradient_threshold", "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
+  for (const char* key : {"steps", "iterations", "epochs", "sharpness", "gradient_threshold",
+                          "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
     keys[key] = 0;
   }
   for (const auto& [key, value] : keys.items()) {
@@ -105,6 +105,9 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
       {"--steps 30 --hidden 5 --budget 60% --tier x:null", "tier 'x' keeps nothing"},
+      {"--steps 0", "--steps is '0'"},
+      {"--iterations 0", "--iterations is '0'"},
+      {"--epochs 0", "--epochs is '0'"},
       {"--data-changed-ok", "--data-changed-ok is for --resume"},
   };
   for (const auto& [words, message] : table) {
@@ -156,6 +159,15 @@ TEST(TrainFit, TheLeastBudgetIsNamed) {
   const Outcome outcome = train(std::string(kSmall) + "--budget 100");
   EXPECT_EQ(outcome.code, kDoesNotFit);
   EXPECT_THAT(outcome.err, HasSubstr("it needs at least "));
+}
+
+TEST(TrainFiles, NoStepsAndNoIterationsAreRefused) {
+  for (const char* key : {"steps", "iterations", "epochs"}) {
+    const TemporaryFile config("config.json", std::string("{\"") + key + "\": 0}");
+    const Outcome outcome = train("--config " + config.path());
+    EXPECT_EQ(outcome.code, kBadUsage) << key;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(key) + " is 0; it must be 1 or more"));
+  }
 }
 
 TEST(TrainFiles, MissingOnes) {
