@@ -144,6 +144,7 @@ Table action_table() {
     options.replan_factor = 0;
     if (tier) {
       options.tiers = {null_tier()};
+      options.timing_only = true;
       options.platform = Platform{.tiers = {{.name = "null",
                                              .write_rate = 1e9,
                                              .read_rate = 1e9,
@@ -173,6 +174,7 @@ RunOptions async_options(const Profile& found, std::int64_t steps, std::int64_t 
   how.strategy = "async";
   how.intervals = {interval};
   how.tiers = {tier};
+  how.timing_only = true;
   how.chain = Chain::uniform(steps, found.chain.at(0), found.chain.call());
   how.platform = found.platform;
   how.replan_factor = 0;

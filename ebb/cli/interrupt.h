@@ -21,6 +21,8 @@ class Interrupt {
   ~Interrupt();
 
   std::stop_token token() const { return source_.get_token(); }
+  // As a signal does.
+  void stop() { source_.request_stop(); }
 
  private:
   std::stop_source source_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -158,7 +159,9 @@ Json value_of(const OptionRow& row, const std::string& word) {
     }
     return word;
   }
-  if (row.kind == Kind::whole) return read_count(option, word, 0, 1'000'000'000'000);
+  if (row.kind == Kind::whole) {
+    return read_count(option, word, needs_one(row.key) ? 1 : 0, 1'000'000'000'000);
+  }
   return read_number(option, word);
 }
 
@@ -247,6 +250,10 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
   check_words(words);
+  // A reader that has gone and a file that may not grow are errors of the write, after which
+  // training is saved.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   RankOptions together;
   if (!words.patience.empty()) together.patience = read_number("--patience", words.patience);
   Ranks ranks(together);
@@ -267,17 +274,29 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
                         err);
       return;
     }
-    const Interrupt interrupt;
+    Interrupt interrupt;
     settings.stop = interrupt.token();
     TrainText text(options, words.json, out, err);
     const bool speaks = ranks.rank() == 0;
     if (speaks) {
-      settings.planned = [&text](const TrainPlan& plan) { text.plan(plan); };
-      settings.line = [&text](const TrainLine& line) { text.line(line); };
+      // Where nobody reads any more, training ends as by Ctrl-C: with a checkpoint.
+      settings.planned = [&](const TrainPlan& plan) {
+        text.plan(plan);
+        if (!out) interrupt.stop();
+      };
+      settings.line = [&](const TrainLine& line) {
+        text.line(line);
+        if (!out) interrupt.stop();
+      };
     }
     const TrainResult result =
         from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
+    if (speaks && result.stopped && !out) {
+      fail(ErrorCode::io, "the output cannot be written; stopped after ", result.iterations,
+           " iterations", settings.out.empty() ? "" : "; go on with ebb train --resume ",
+           settings.out.string());
+    }
     if (result.stopped && speaks)
       fail(ErrorCode::cancelled, "stopped after ", result.iterations, " iterations");
   } catch (const Error& error) {

@@ -144,6 +144,7 @@ class AsyncBench {
     options.platform = results_.platform;
     options.stop = setup_.stop;
     options.replan_factor = 0;
+    options.timing_only = true;
     if (setup_.progress) {
       options.progress = [this, &what](const Progress& now) {
         const auto all = static_cast<double>(now.all_forwards + now.steps);
@@ -176,6 +177,7 @@ class AsyncBench {
       run.backward(adjoint, gradient);
       const Report report = run.report();
       point.predicted = report.predicted;
+      point.exact = report.exact;
       if (k > 0 && report.measured.seconds >= point.measured.seconds) continue;
       point.measured = as_prediction(report.measured);
     }
@@ -222,6 +224,7 @@ AsyncSummary summary_of(const AsyncResults& results) {
     for (const AsyncPoint& point : *points) {
       if (!point.fits) continue;
       errors.push_back(std::abs(point.error()));
+      summary.exact &= point.exact;
       summary.same_gradients &= point.same_gradient;
       summary.same_forwards &= point.measured.forwards == point.predicted.forwards;
       if (point.interval || point.strategy == "auto") continue;

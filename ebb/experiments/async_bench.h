@@ -50,6 +50,7 @@ struct AsyncPoint {
   Prediction predicted, measured;
   // Fast memory and tiers that are memory.
   Bytes footprint = 0;
+  bool exact = true;  // see Report
   // The gradient has the same bits as that of the first strategy with these steps and sweeps.
   bool same_gradient = false;
 
@@ -75,6 +76,7 @@ struct AsyncSummary {
   std::int64_t points = 0;   // that ran
   std::int64_t near = 0;     // of these, measured within 10 % of predicted
   double median_error = 0;   // of |measured / predicted - 1|
+  bool exact = true;         // everywhere
   bool same_gradients = true;
   bool same_forwards = true;  // as predicted, everywhere
 };

@@ -87,6 +87,7 @@ Json json_of(const AsyncPoint& point, const Platform& platform) {
   json["predicted"] = json_of(point.predicted, point, platform);
   json["measured"] = json_of(point.measured, point, platform);
   json["footprint"] = point.footprint;
+  json["exact"] = point.exact;
   json["same_gradient"] = point.same_gradient;
   return json;
 }
@@ -145,9 +146,9 @@ void write_async(const AsyncSetup& setup, const AsyncResults& results, std::ostr
                                format_percent(summary.median_error));
   lines.add("predictions",
             summary.same_forwards ? "every count of forwards exact" : "counts of forwards differ");
-  lines.add("gradients", summary.same_gradients
-                             ? "the same bits whatever the strategy"
-                             : "not the same bits, as must be with a null tier alone");
+  if (!summary.exact) lines.add("gradients", "NOT EXACT: a tier keeps nothing");
+  lines.add("gradients",
+            summary.same_gradients ? "the same bits whatever the strategy" : "not the same bits");
 }
 
 std::string async_json(const AsyncSetup& setup, const AsyncResults& results) {
@@ -170,6 +171,7 @@ std::string async_json(const AsyncSetup& setup, const AsyncResults& results) {
         {"points", summary.points},
         {"within_10_percent", summary.near},
         {"median_error", summary.median_error},
+        {"exact", summary.exact},
         {"same_gradients", summary.same_gradients},
         {"same_forwards", summary.same_forwards}}},
       {"series",

@@ -256,9 +256,11 @@ void write_double(const DoubleSetup& setup, const DoubleResults& results, std::o
   }
   out << '\n';
   Lines last(out);
-  last.add("gradients", all_same(results)
-                            ? "the same bits as plain's in every run"
-                            : "not the same bits as plain's, as must be with a null tier");
+  const bool keep =
+      std::ranges::all_of(setup.tiers, [](const RealTier& tier) { return tier.tier.keeps; });
+  if (!keep) last.add("gradients", "NOT EXACT: a tier keeps nothing");
+  last.add("gradients", all_same(results) ? "the same bits as plain's in every run"
+                                          : "not the same bits as plain's");
 }
 
 }  // namespace ebb

@@ -56,6 +56,7 @@ class Together {
     options.platform->fast = trial.budget;
     options.stop = rules_.stop;
     options.replan_factor = 0;
+    options.timing_only = true;
     try {
       Run run(net_, std::move(options));
       trial.fits = true;
@@ -78,7 +79,9 @@ class Together {
       if (error.code() == ErrorCode::cancelled) fail(ErrorCode::cancelled, "cancelled");
       throw;
     }
-    const Measured measured = run.report().measured;
+    const Report report = run.report();
+    const Measured& measured = report.measured;
+    trial.exact = report.exact;
     if (first || measured.seconds < trial.measured.seconds)
       trial.measured = as_prediction(measured);
     const std::span<const float> gradient = net_.gradient();

@@ -31,6 +31,7 @@ struct Trial {
   std::vector<std::pair<std::string, std::int64_t>> parameters = {};
   Prediction predicted = {}, measured = {};
   double predicted_ratio = 0, measured_ratio = 0;  // time / that of the first trial
+  bool exact = true;                               // see Report
   bool same_gradient = false;                      // bit for bit, as the first trial's
 };
 

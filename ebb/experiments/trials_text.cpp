@@ -44,6 +44,7 @@ Json trial_json(const Trial& trial, std::int64_t time_steps, const Platform& pla
   for (const auto& [name, value] : trial.parameters) parameters[name] = value;
   json["predicted"] = json_of(trial.predicted, trial.predicted_ratio, time_steps, platform);
   json["measured"] = json_of(trial.measured, trial.measured_ratio, time_steps, platform);
+  json["exact"] = trial.exact;
   json["same_gradient"] = trial.same_gradient;
   return json;
 }

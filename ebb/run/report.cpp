@@ -116,6 +116,7 @@ std::string Report::brief() const {
   if (codec_error && codec_error->steps > 0) {
     text << std::setprecision(3) << ", gradient error " << codec_error->relative();
   }
+  if (!exact) text << ", NOT EXACT";
   return text.str();
 }
 
@@ -161,6 +162,7 @@ std::string Report::json() const {
   };
   Json json = {{"strategy", strategy},
                {"steps", measured.steps},
+               {"exact", exact},
                {"forwards", pair(predicted.forwards, measured.forwards())},
                {"advances", pair(predicted.advances, measured.advances)},
                {"records", pair(predicted.records, measured.records)},

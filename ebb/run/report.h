@@ -20,6 +20,9 @@ struct Report {
   Bytes booked = 0;   // in the ledger for it
   Bytes callers = 0;  // beside that: what the caller holds for the steps, never charged
   std::vector<std::string> tiers;
+  // false: gradients are not those of the Step, by a lossy codec or a tier that keeps nothing. A HandleRun
+  // cannot know what its Step does with its objects, and says true.
+  bool exact = true;
   // With a lossy codec: its gradients against exact ones, over the first steps.
   std::optional<Verification> codec_error;
   // What differs from the plan and deserves a word: failed transfers, speeds far from the profile.

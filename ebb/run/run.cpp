@@ -56,6 +56,11 @@ RunOptions checked(const Step& step, RunOptions options) {
       fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has a capacity of ",
            tier.capacity, " bytes; it must be 0 or more");
     }
+    if (!tier.keeps && !options.timing_only) {
+      fail(ErrorCode::invalid_argument, "run: tier '", tier.name,
+           "' keeps nothing, so that gradients would be wrong; take one that does (timing_only is "
+           "for runs of which only time and memory count)");
+    }
     if (!tier.open) fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has no medium");
   }
   return options;
@@ -266,15 +271,22 @@ struct Run::State {
   // After a backward. Plans anew when transfers were far from what the plan assumes.
   void remark() {
     remarks.clear();
+    for (const SlowTier& tier : options.tiers) {
+      if (tier.keeps) continue;
+      remarks.push_back("NOT EXACT: tier '" + tier.name +
+                        "' keeps nothing, so that gradients are wrong");
+    }
     const Measured& measured = executor->measured();
     if (options.replan_factor > 0) {
       SpeedRemarks speeds = compare_speeds(platform, measured, options.replan_factor);
-      remarks = std::move(speeds.lines);
-      if (!remarks.empty() && !options.plan) {
-        for (std::string& line : remarks) line += "; the next forward plans with what was measured";
+      if (!speeds.lines.empty() && !options.plan) {
+        for (std::string& line : speeds.lines) {
+          line += "; the next forward plans with what was measured";
+        }
         platform = std::move(speeds.found);
         replans = true;
       }
+      for (std::string& line : speeds.lines) remarks.push_back(std::move(line));
     }
     if (measured.failed_transfers > 0) {
       std::ostringstream text;
@@ -353,6 +365,7 @@ Report Run::report() const {
   report.booked = s.booked;
   report.callers = s.callers;
   for (const Tier& tier : s.platform.tiers) report.tiers.push_back(tier.name);
+  report.exact = s.codecs.exact() && std::ranges::all_of(s.options.tiers, &SlowTier::keeps);
   report.codec_error = s.codec_error;
   report.remarks = s.remarks;
   if (s.unknown() && report.measured.steps > 0) {

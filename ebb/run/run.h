@@ -32,6 +32,10 @@ struct RunOptions {
   // The memory is taken by the first forward instead of when the run is made: to ask for a plan only.
   bool memory_late = false;
 
+  // Only time and memory count: tiers that keep nothing (null_tier) are allowed, gradients are wrong then, and
+  // the report says so. Otherwise such tiers are refused.
+  bool timing_only = false;
+
   // How to plan; see PlanOptions. For a Step of unknown length "auto" is async with tiers and online
   // without.
   std::string strategy = "auto";

@@ -47,6 +47,7 @@ SlowTier null_tier(std::string name) {
   return {.name = std::move(name),
           .open = [](const Ledger&) { return std::make_unique<Nothing>(); },
           .checksum = false,
+          .keeps = false,
           .at_once = kUnlimited};
 }
 

@@ -19,7 +19,8 @@ struct SlowTier {
   std::function<std::unique_ptr<Medium>(const Ledger& ledger)> open = nullptr;
   // Every item is checked when it is read. false: for media that never lose bytes without an error.
   bool checksum = true;
-  int workers = 1;  // transfers of one direction at a time
+  bool keeps = true;  // false: what is read is not what was written, so that gradients are wrong
+  int workers = 1;    // transfers of one direction at a time
   // Items of up to that many bytes that are not transformed are moved by put and get themselves:
   // quicker than waking a thread.
   Bytes at_once = 0;

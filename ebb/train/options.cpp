@@ -176,6 +176,10 @@ void check_options(const TrainOptions& o) {
   budget_bytes(o, 1);
 }
 
+bool needs_one(std::string_view key) {
+  return key == "steps" || key == "iterations" || key == "epochs";
+}
+
 TrainOptions options_from_json(std::string_view text, std::string_view what) {
   Json json = parse_json(text, what);
   if (!json.is_object()) fail(ErrorCode::invalid_argument, what, ": it must be a JSON object");
@@ -185,6 +189,10 @@ TrainOptions options_from_json(std::string_view text, std::string_view what) {
   }
   for (const auto& [key, value] : json.items()) {
     if (!is_known(key)) fail(ErrorCode::invalid_argument, what, ": no option '", key, "'");
+    if (needs_one(key) && value == 0) {
+      fail(ErrorCode::invalid_argument, what, ": ", key,
+           " is 0; it must be 1 or more, or be left out for the default");
+    }
   }
   TrainOptions options;
   std::string optimiser(to_text(options.optimiser.kind)), schedule(to_text(options.schedule));
@@ -205,6 +213,8 @@ std::string to_json(const TrainOptions& options) {
     using Value = std::remove_cvref_t<decltype(value)>;
     if constexpr (std::is_same_v<Value, std::optional<double>>) {
       if (value) json[key] = *value;
+    } else if constexpr (std::is_same_v<Value, std::int64_t>) {
+      if (value != 0 || !needs_one(key)) json[key] = value;
     } else {
       json[key] = value;
     }

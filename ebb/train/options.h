@@ -51,8 +51,10 @@ struct TrainOptions {
 // when training begins.
 void check_options(const TrainOptions& options);
 
+// Whether an option is 1 or more where it is given; left out, its 0 means a default.
+bool needs_one(std::string_view key);
 // One JSON object; keys that are left out keep the values above. Throws Error(invalid_argument) that
-// opens with `what` for unknown keys and wrong types.
+// opens with `what` for unknown keys, wrong types, and a 0 for what needs_one.
 TrainOptions options_from_json(std::string_view text, std::string_view what);
 std::string to_json(const TrainOptions& options);
 

@@ -177,6 +177,7 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
     fail(ErrorCode::invalid_argument, "training diverged in iteration ", iteration + 1,
          ": the loss is ", metrics.loss, ", the gradient's norm ", norm, "; lower lr or set clip");
   }
+  whole_ = iteration + 1;
   report_ = run_->run().report();
   metrics.lr = rate;
   metrics.gradient_norm = norm;
@@ -252,19 +253,17 @@ TrainResult Trainer<Number>::run() {
       if (is_last || (options_.evaluate > 0 && (i + 1) % options_.evaluate == 0)) {
         if ((result.test = test(i + 1))) tell(*result.test);
       }
-      whole_ = i + 1;
       if (is_last || seconds() - saved_at_ >= options_.save_seconds) save(i + 1);
     }
   } catch (const Error& error) {
     // Parameters are those of the last whole iteration: a stop comes before they change.
-    if (ranks_.size() > 1) {
+    if (error.code() != ErrorCode::cancelled || ranks_.size() > 1) {
       try {
         save_whole();
       } catch (const Error&) {  // the first one says what is wrong
       }
       throw;
     }
-    if (error.code() != ErrorCode::cancelled) throw;
     result.stopped = true;
   }
   if (result.stopped) {

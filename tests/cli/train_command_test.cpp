@@ -44,8 +44,8 @@ TEST(TrainHelp, ListsEveryOption) {
   const std::vector<std::string> hidden = {"bias",  "recurrent", "normalised", "rest",     "a", "b",
                                            "beta1", "beta2",     "epsilon",    "processes"};
   json keys = json::parse(to_json(TrainOptions{}));
-  for (const char* key :
-       {"sharpness", "gradient_threshold", "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
+  for (const char* key : {"steps", "iterations", "epochs", "sharpness", "gradient_threshold",
+                          "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
     keys[key] = 0;
   }
   for (const auto& [key, value] : keys.items()) {
@@ -105,6 +105,10 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--resume x --config y", "leave out --config"},
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
+      {"--steps 30 --hidden 5 --budget 60% --tier x:null", "tier 'x' keeps nothing"},
+      {"--steps 0", "--steps is '0'"},
+      {"--iterations 0", "--iterations is '0'"},
+      {"--epochs 0", "--epochs is '0'"},
       {"--data-changed-ok", "--data-changed-ok is for --resume"},
       {"--find-budget 0.9x", "--find-budget is '0.9x'; it must be 1 or more times"},
       {"--find-budget x", "--find-budget is 'x'"},
@@ -250,6 +254,15 @@ TEST(TrainFindBudget, NoBudgetMakesItThatFast) {
       "--steps 400 --chunk 4 --hidden 8 --batch 2 --threads 1 --strategy sqrt --find-budget 1");
   EXPECT_EQ(outcome.code, kDoesNotFit);
   EXPECT_THAT(outcome.err, HasSubstr("no budget makes strategy sqrt as fast as 1 x"));
+}
+
+TEST(TrainFiles, NoStepsAndNoIterationsAreRefused) {
+  for (const char* key : {"steps", "iterations", "epochs"}) {
+    const TemporaryFile config("config.json", std::string("{\"") + key + "\": 0}");
+    const Outcome outcome = train("--config " + config.path());
+    EXPECT_EQ(outcome.code, kBadUsage) << key;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(key) + " is 0; it must be 1 or more"));
+  }
 }
 
 TEST(TrainFiles, MissingOnes) {

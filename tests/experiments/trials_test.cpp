@@ -69,6 +69,7 @@ TEST(Trials, SeeWrongGradients) {
   ASSERT_TRUE(trials[1].fits);
   EXPECT_GT(trials[1].measured.moved.at(0).read, 0);
   EXPECT_FALSE(trials[1].same_gradient);
+  EXPECT_FALSE(trials[1].exact);
 }
 
 TEST(Trials, EndWithAStop) {

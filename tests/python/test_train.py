@@ -4,6 +4,7 @@
 import json
 import random
 import re
+import resource
 import signal
 import time
 
@@ -168,6 +169,36 @@ def test_a_directory_has_one_owner(tmp_path, saves):
     else:
         done = json.loads((folder / "train.json").read_text())["iteration"]
         ebb(f"--resume {folder} --iterations {done}")
+
+
+def test_a_reader_that_goes_loses_nothing(tmp_path):
+    """As `ebb train ... | head -1`: a checkpoint of the last whole iteration, a message, and the same bits after --resume."""
+    words = f"{SMALL.replace('--iterations 5', '--iterations 300')} --json"
+    ebb(f"{words} --out {tmp_path}/whole")
+    process = start(f"{words} --save-seconds 1000 --out {tmp_path}/run")
+    wait_for(process, 3)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 4, err
+    assert "the output cannot be written; stopped after " in err
+    done = json.loads((tmp_path / "run" / "train.json").read_text())["iteration"]
+    assert f"after {done} iterations; go on with ebb train --resume {tmp_path}/run" in err
+    assert 3 <= done < 300 and len(column(tmp_path / "run")) == done
+    ebb(f"--resume {tmp_path}/run")
+    assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
+    assert column(tmp_path / "run") == column(tmp_path / "whole")
+
+
+def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(tmp_path):
+    ebb(f"{SMALL} --out {tmp_path}/run")
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    done = ebb(f"--resume {tmp_path}/run --iterations 7", 4, preexec_fn=small_files)
+    assert "File too large" in done.stderr
+    assert json.loads((tmp_path / "run" / "train.json").read_text())["iteration"] == 5
+    ebb(f"--resume {tmp_path}/run --iterations 7")
 
 
 def test_goes_on_with_other_threads(tmp_path):

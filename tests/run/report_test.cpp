@@ -90,6 +90,33 @@ TEST(Trace, CountsWhatItHasNoRoomFor) {
   EXPECT_EQ(Json::parse(Ran(0).run->trace_json())["otherData"]["events_left_out"], 0);
 }
 
+TEST(Report, ATierThatKeepsNothingIsForTimingOnlyAndSaid) {
+  const auto step = small_step(300);
+  RunOptions options = planned(*step, {null_tier("nothing")});
+  options.strategy = "async";
+  options.budget = 2000;
+  options.replan_factor = 0;
+  try {
+    const ebb::Run run(*step, options);
+    FAIL() << "it is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("tier 'nothing' keeps nothing"));
+  }
+  options.timing_only = true;
+  ebb::Run run(*step, options);
+  results_of(run, *step);
+  EXPECT_FALSE(run.report().exact);
+  EXPECT_THAT(run.report().brief(), HasSubstr("NOT EXACT"));
+  EXPECT_THAT(run.report().full(), HasSubstr("NOT EXACT: tier 'nothing' keeps nothing"));
+  EXPECT_EQ(Json::parse(run.report().json())["exact"], false);
+  options.tiers = {memory_tier(1_MiB, "nothing")};
+  ebb::Run kept(*step, options);
+  EXPECT_TRUE(results_of(kept, *step) == stored_all(*step));
+  EXPECT_TRUE(kept.report().exact);
+  EXPECT_EQ(Json::parse(kept.report().json())["exact"], true);
+}
+
 // A tier that is slower than the plan assumes is named, and the next forward plans anew.
 TEST(Report, SpeedsFarFromThePlan) {
   const auto step = small_step(300);
