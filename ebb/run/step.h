@@ -94,7 +94,8 @@ class Step {
     return step + 1 == steps() ? final_bytes() : bytes(is_uniform() ? 0 : step + 1).state;
   }
 
-  // Not needed to run, but by codecs: the parts of every state and of every tape.
+  // Not needed to run, but by codecs: the parts of every state and of every tape. gradient_check
+  // needs those of the states too, without a gap.
   virtual std::vector<FieldShape> state_fields() const { return {}; }
   virtual std::vector<FieldShape> tape_fields() const { return {}; }
   // By gradient_check and verify. The loss is what the steps themselves added up while they first
