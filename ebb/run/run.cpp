@@ -8,6 +8,7 @@
 
 #include "ebb/core/error.h"
 #include "ebb/plan/replay.h"
+#include "ebb/run/checked_step.h"
 #include "ebb/run/codecs.h"
 #include "ebb/run/compare_runs.h"
 #include "ebb/run/executor.h"
@@ -67,8 +68,9 @@ struct Run::State {
   State(Step& given, RunOptions run_options)
       : options(checked(given, std::move(run_options))),
         ledger(options.ledger.value_or(Ledger(options.budget))),
-        raw(given),
-        codecs(given, {options.tape_codec, options.state_codec, options.transfer_codec}),
+        guarded(options.check_writes ? std::make_unique<CheckedStep>(given) : nullptr),
+        raw(guarded ? *guarded : given),
+        codecs(raw, {options.tape_codec, options.state_codec, options.transfer_codec}),
         step(codecs.step()) {
     trace = Trace(options.trace_events);
     measure();
@@ -286,6 +288,7 @@ struct Run::State {
   RunOptions options;
   Ledger ledger;
   Trace trace{0};
+  std::unique_ptr<CheckedStep> guarded;
   Step& raw;
   RunCodecs codecs;
   Step& step;  // as the codecs make it

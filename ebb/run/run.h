@@ -63,6 +63,11 @@ struct RunOptions {
   // The same for the memory of slow tiers.
   std::optional<Ledger> host_ledger = {};
 
+  // For finding mistakes in a Step: each step is called by itself, in memory of exactly the sizes it
+  // said, and a write beyond is Error(invalid_argument) that names the step and the item. Plan and bits
+  // stay the same; it takes time, and the memory of one step beside the budget.
+  bool check_writes = false;
+
   std::function<void(const Progress&)> progress = {};
   double progress_seconds = 0.1;  // at most so often
   std::stop_token stop = {};      // ends forward or backward with Error(cancelled)
