@@ -81,4 +81,11 @@ Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain
   return Chain::of(std::move(costs), call);
 }
 
+Chain first_steps(const Chain& chain, std::int64_t steps) {
+  if (chain.is_uniform()) return Chain::uniform(steps, chain.at(0), chain.call());
+  std::vector<StepCost> costs;
+  for (std::int64_t i = 0; i < std::min(steps, chain.steps()); ++i) costs.push_back(chain.at(i));
+  return Chain::of(std::move(costs), chain.call());
+}
+
 }  // namespace ebb

@@ -31,4 +31,7 @@ void check_alike(const Step& step, std::int64_t i);
 // cannot be.
 Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds);
 
+// The first steps of a chain, all where there are no more; of a uniform one as many as asked for.
+Chain first_steps(const Chain& chain, std::int64_t steps);
+
 }  // namespace ebb
