@@ -77,6 +77,9 @@ struct RunOptions {
   double replan_factor = 2;
 };
 
+// One thread at a time uses a Run and its Step, and a Network, which is one. Several Runs, each with a Step
+// of its own, may be used from several threads, with one Ledger for all; functions that plan may be called
+// from any number.
 class Run {
  public:
   // Measures what was not given, plans and takes the memory. The Step must outlive the run. Throws

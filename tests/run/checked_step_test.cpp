@@ -98,6 +98,31 @@ TEST(UniformSteps, OneOfAnotherSizeIsNamed) {
   }
 }
 
+// Given its costs, a run asks a Step for its sizes and calls nothing else.
+TEST(GivenCosts, NothingIsCalledBeforeForward) {
+  class Uncalled : public Careless {
+   public:
+    Uncalled() : Careless(40) {}
+    void begin() override { ++calls; }
+    std::int64_t advance(const StepSpan& span, std::byte*, std::byte*) override {
+      ++calls;
+      return span.to;
+    }
+    void record(const StepSpan&, std::byte*, const Tapes&, std::byte*) override { ++calls; }
+    void reverse(std::int64_t, std::int64_t, const Tapes&, std::byte*, std::byte*) override {
+      ++calls;
+    }
+    int calls = 0;
+  } step;
+  RunOptions options = scarce(40);
+  const ebb::Run given(step, options);
+  EXPECT_EQ(step.calls, 0);
+  options.chain.reset();
+  options.profile.step_seconds = 0;
+  const ebb::Run measured(step, options);
+  EXPECT_GT(step.calls, 0);
+}
+
 TEST(CheckWrites, AnyStepOfAnotherSizeIsNamed) {
   Careless step(40);
   step.make_larger(13);
