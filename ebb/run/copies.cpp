@@ -29,7 +29,7 @@ void Executor::copy(const Copy& action) {
   peak = std::max(peak, held_.held(tier));
 }
 
-// Into the live state.
+// Into the live state. What is lost is computed again by whoever needs it, unless the plan changes.
 void Executor::load(const Copy& action) {
   if (held_.has_work()) held_.wait_free(held_.work_holding());
   held_.need_work();
@@ -40,17 +40,17 @@ void Executor::load(const Copy& action) {
     if (whole(source.holder)) {
       into_work(source, action.step);
     } else {
-      recover_work(action.step);
+      held_.work_holding().broken = true;
     }
     return;
   }
   if (!whole(from)) {
-    recover_work(action.step);
+    held_.work_holding().broken = true;
     return;
   }
   held_.get(from, {Item::state, Place::work, action.step}, live_span(action.step),
             transforms(Item::state, false), chain_.at(action.step).state);
-  if (plan_.machine.sync) held_.wait_ready(held_.work_holding());
+  if (plan_->machine.sync) held_.wait_ready(held_.work_holding());
 }
 
 // The memory of `work` that a transfer moves: all of an item's size, for the sake of direct I/O, or
@@ -103,7 +103,7 @@ void Executor::save(const Copy& action) {
               {source.bytes, padded ? static_cast<std::size_t>(bytes) : raw_state(action.step)},
               transform, bytes);
   }
-  if (plan_.machine.sync) held_.wait_ready(held_.holding(to));
+  if (plan_->machine.sync) held_.wait_ready(held_.holding(to));
 }
 
 // Only where the length is unknown can a tier turn out to be too small.
@@ -111,11 +111,11 @@ void Executor::add(const Name& name, Bytes bytes) {
   try {
     held_.add(name, bytes);
   } catch (const Error& error) {
-    if (!plan_.length_unknown || error.code() != ErrorCode::out_of_budget) throw;
+    if (!plan_->length_unknown || error.code() != ErrorCode::out_of_budget) throw;
     const std::string place =
         name.place.is_slow()
             ? "tier '" +
-                  plan_.machine.platform.tiers[static_cast<std::size_t>(name.place.tier())].name +
+                  plan_->machine.platform.tiers[static_cast<std::size_t>(name.place.tier())].name +
                   "'"
             : std::string("fast memory");
     fail(ErrorCode::out_of_budget, "run: ", place, " is full after ", walk_.frontier(),

@@ -21,7 +21,8 @@ void check_size(const char* what, std::size_t given, Bytes wanted) {
 Executor::Executor(Step& step, const Chain& chain, const Plan& plan, const ExecutorSetup& setup)
     : step_(step),
       chain_(chain),
-      plan_(plan),
+      first_plan_(plan),
+      plan_(&plan),
       setup_(setup),
       held_(setup.holdings),
       walk_(*this, plan, setup.walk) {}
@@ -29,6 +30,7 @@ Executor::Executor(Step& step, const Chain& chain, const Plan& plan, const Execu
 void Executor::forward(std::span<const std::byte> initial, std::span<std::byte> final) {
   initial_ = initial;
   final_ = final;
+  plan_ = &first_plan_;
   walk_.forward();
   std::memcpy(final.data(), walk_.steps() == 0 ? initial.data() : held_.work(), final.size());
 }
@@ -75,6 +77,39 @@ void Executor::end() {
   measured.closed_gaps = held_.closed_gaps();
   measured.failed_transfers = held_.failed();
   measured.failures = held_.failures();
+}
+
+// What the action needs has arrived, or is known to be lost.
+void Executor::await(const Action& action) {
+  if (const auto* const reverse = std::get_if<Reverse>(&action)) {
+    held_.visit_tape_holdings(reverse->from, reverse->to,
+                              [this](std::int64_t, Holding& tape) { held_.wait_free(tape); });
+    return;
+  }
+  const auto* const copy = std::get_if<Copy>(&action);
+  const bool from_work = copy != nullptr && copy->from == Place::work;
+  const bool runs =
+      std::holds_alternative<Advance>(action) || std::holds_alternative<Record>(action);
+  if (held_.has_work() && (from_work || runs)) held_.wait_ready(held_.work_holding());
+}
+
+// All is forgotten, also what other places hold: the new plan runs each step at most once more than one
+// that would go on from there.
+const Plan* Executor::other_plan(const Action& action) {
+  if (!setup_.replan) return nullptr;
+  await(action);
+  const int tier = held_.take_failed_tier();
+  if (tier < 0) return nullptr;
+  const std::int64_t left = walk_.steps() == Step::kUnknown ? Step::kUnknown : walk_.left();
+  std::optional<NextPlan> next = setup_.replan(tier, held_.failures().back(), left);
+  if (!next) return nullptr;
+  next_plan_ = std::move(next->plan);
+  plan_ = next_plan_.get();
+  setup_.holdings = std::move(next->holdings);
+  held_.reopen(setup_.holdings);
+  held_.need_work();
+  std::memcpy(held_.work(), initial_.data(), initial_.size());
+  return plan_;
 }
 
 void Executor::prepare(const Action& action) {
@@ -177,8 +212,8 @@ void Executor::note_peak() {
   const bool next_held = next && held_.has_tape(left - 1);
   const Bytes next_tape = left > 0 ? chain_.at(next ? left - 1 : 0).tape : 0;
   Bytes all = 0;
-  if (plan_.machine.working) {
-    all = *plan_.machine.working + held_.items() - (next_held ? next_tape : 0);
+  if (plan_->machine.working) {
+    all = *plan_->machine.working + held_.items() - (next_held ? next_tape : 0);
   } else {
     all = held_.used() + (next_held ? 0 : next_tape);
   }

@@ -3,6 +3,8 @@
 // plan/replay.h; which comes next is PlanWalk's business, where bytes lie that of Holdings.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -21,6 +23,12 @@
 
 namespace ebb {
 
+// A plan for steps [0,n), of all that is not reversed yet, and the memory it takes.
+struct NextPlan {
+  std::shared_ptr<const Plan> plan;
+  HoldingsSetup holdings;
+};
+
 struct ExecutorSetup {
   HoldingsSetup holdings;
   // How states are kept outside `work`; null: as they are. The chain's state bytes are of the kept
@@ -29,6 +37,10 @@ struct ExecutorSetup {
   // Every item passes the tiers' transforms; else only states that a codec keeps.
   bool transforms_all = false;
   WalkSetup walk = {};
+  // Asked when a tier has failed: what to do without it with the steps left, or Step::kUnknown of
+  // them. None: go on as before, and compute again what the tier loses.
+  std::function<std::optional<NextPlan>(int tier, const std::string& why, std::int64_t left)>
+      replan = {};
 };
 
 class Executor final : private PlanActor {
@@ -45,6 +57,8 @@ class Executor final : private PlanActor {
   void backward(std::span<const std::byte> adjoint, std::span<std::byte> initial_adjoint);
 
   const Measured& measured() const { return walk_.measured(); }
+  // A tier failed since the last forward, and what was left was planned anew.
+  bool changed_plan() const { return plan_ != &first_plan_; }
   void set_stop(std::stop_token stop) { walk_.set_stop(std::move(stop)); }
 
  private:
@@ -54,6 +68,7 @@ class Executor final : private PlanActor {
   void turn() override;
   void end() override;
   void forget() noexcept override { held_.clear(); }
+  const Plan* other_plan(const Action& action) override;
   void prepare(const Action& action) override;
   std::int64_t advance(const StepSpan& span) override;
   void record(const StepSpan& span) override;
@@ -63,6 +78,7 @@ class Executor final : private PlanActor {
   bool ended(std::int64_t reached, std::int64_t end) override;
   Bytes held() const override { return held_.used(); }
 
+  void await(const Action& action);
   void hold_live();
   void make_room(const Record& action);
   void gather(const Reverse& action);
@@ -99,7 +115,7 @@ class Executor final : private PlanActor {
   [[noreturn]] void give_up(Item item, std::int64_t step, const Error& error) const;
 
   bool is_callers(Place place, std::int64_t step) const {
-    return place == Place::fast && step == 0 && !plan_.machine.start_charged;
+    return place == Place::fast && step == 0 && !plan_->machine.start_charged;
   }
   std::size_t raw_state(std::int64_t step) const {
     return static_cast<std::size_t>(step_.bytes(step).state);
@@ -110,7 +126,9 @@ class Executor final : private PlanActor {
 
   Step& step_;
   const Chain& chain_;
-  const Plan& plan_;
+  const Plan& first_plan_;
+  const Plan* plan_;
+  std::shared_ptr<const Plan> next_plan_;  // keeps it
   ExecutorSetup setup_;
   Holdings held_;
   PlanWalk walk_;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "ebb/core/error.h"
 #include "ebb/run/compare_runs.h"
@@ -31,12 +32,52 @@ struct PutBack {
   ~PutBack() { set_number(variable.values, variable.element, element, kept); }
 };
 
+// The first bytes of a state of that size that lie in none of the fields; empty where there are none.
+std::pair<Bytes, Bytes> unnamed(std::vector<FieldShape> fields, Bytes state) {
+  std::ranges::sort(fields, {}, &FieldShape::offset);
+  Bytes named = 0;
+  for (const FieldShape& field : fields) {
+    if (field.offset > named) return {named, field.offset};
+    named = std::max(named, field.offset + field.bytes);
+  }
+  return {std::min(named, state), state};
+}
+
+// What nobody names would be missing from the differences, and its gradient would not be looked at.
+void check_named(const Step& step, std::span<const std::byte> adjoint) {
+  if (step.steps() == 0) return;
+  const std::vector<FieldShape> fields = step.state_fields();
+  const Bytes state = step.bytes(0).state;
+  if (fields.empty()) {
+    fail(
+        ErrorCode::invalid_argument,
+        "gradient_check: the step has no state_fields(): override it to say which bytes of a state "
+        "are numbers, as in `return {{\"state\", Element::f64, 0, ",
+        state, "}};`, with Element::byte for those that are none");
+  }
+  if (const auto [from, to] = unnamed(fields, state); from < to) {
+    fail(ErrorCode::invalid_argument, "gradient_check: the step has state_fields(), but bytes ",
+         from, " to ", to,
+         " of a state are in none; name them, with Element::byte if they are no numbers");
+  }
+  std::vector<bool> in_sum(adjoint.size(), false);
+  for (const FieldShape& field : fields) {
+    if (part_of(field, adjoint).empty()) continue;
+    std::fill_n(in_sum.begin() + field.offset, field.bytes, true);
+  }
+  for (std::size_t i = 0; i < adjoint.size(); ++i) {
+    if (in_sum[i] || adjoint[i] == std::byte{0}) continue;
+    fail(ErrorCode::invalid_argument, "gradient_check: the adjoint is not 0 at byte ", i,
+         " of the final state, which is in none of the step's state_fields(); make it 0 there, or "
+         "check a part of the steps whose last state is made of these fields");
+  }
+}
+
 class Check {
  public:
   Check(Step& step, const RunOptions& options, std::span<const std::byte> initial,
         std::span<const std::byte> adjoint, const GradientCheckOptions& check)
       : step_(step), check_(check), initial_(initial.begin(), initial.end()), run_(step, options) {
-    check_fields(step);
     adjoint_.assign(adjoint.begin(), adjoint.end());
     if (adjoint_.empty()) adjoint_ = ones(step, static_cast<std::size_t>(step.final_bytes()));
     final_.resize(static_cast<std::size_t>(step.final_bytes()));
@@ -103,7 +144,8 @@ class Check {
     }
     if (variables_.empty()) {
       fail(ErrorCode::invalid_argument,
-           "gradient_check: the step names neither state_fields nor parameters of numbers");
+           "gradient_check: neither state_fields() nor parameters() of the step are numbers; there "
+           "is nothing to compare");
     }
   }
 
@@ -160,6 +202,8 @@ GradientCheck gradient_check(Step& step, const RunOptions& options,
     fail(ErrorCode::invalid_argument, "gradient_check: ", check.elements, " elements of width ",
          check.width, "; at least 1 element and a width of 0 or more");
   }
+  check_fields(step);
+  check_named(step, adjoint);
   return Check(step, options, initial, adjoint, check).compare();
 }
 

@@ -12,7 +12,6 @@
 namespace ebb {
 namespace {
 
-constexpr std::size_t kFailuresKept = 8;
 constexpr std::size_t kMostReserved = 1 << 16;
 constexpr std::size_t kMostMoves = 64;
 
@@ -21,18 +20,21 @@ constexpr std::size_t kMostMoves = 64;
 Holdings::Holdings(const HoldingsSetup& setup)
     : setup_(setup),
       memory_(setup.ledger, "run", setup.fast),
-      arena_(setup.fast,
-             [this](Arena::Block, Bytes from, Bytes to, Bytes bytes) {
-               settle_all();
-               std::memmove(memory_.data() + to, memory_.data() + from,
-                            static_cast<std::size_t>(bytes));
-             }),
+      arena_(made_arena()),
       store_(
           std::make_unique<Store>(setup.tiers, setup.needs, setup.host, memory_.at(0, setup.fast))),
       states_(1 + setup.tiers.size()),
       tapes_(1 + setup.tiers.size()),
-      traffic_(setup.tiers.size()) {
+      traffic_(setup.tiers.size()),
+      failed_in_(setup.tiers.size()) {
   reserve();
+}
+
+Arena Holdings::made_arena() {
+  return Arena(setup_.fast, [this](Arena::Block, Bytes from, Bytes to, Bytes bytes) {
+    settle_all();
+    std::memmove(memory_.data() + to, memory_.data() + from, static_cast<std::size_t>(bytes));
+  });
 }
 
 Holdings::~Holdings() { clear(); }
@@ -53,6 +55,15 @@ void Holdings::reserve() {
 }
 
 void Holdings::clear() noexcept {
+  forget_items();
+  std::ranges::fill(traffic_, TierTraffic{});
+  stalled_ = 0;
+  failed_ = 0;
+  std::ranges::fill(failed_in_, 0);
+  failures_.clear();
+}
+
+void Holdings::forget_items() noexcept {
   for (ItemMove& move : moves_) {
     if (move.ticket < 0) continue;
     store_->forget(std::exchange(move.ticket, -1));
@@ -76,10 +87,6 @@ void Holdings::clear() noexcept {
   }
   work_ = {};
   items_ = 0;
-  std::ranges::fill(traffic_, TierTraffic{});
-  stalled_ = 0;
-  failed_ = 0;
-  failures_.clear();
 }
 
 void Holdings::need_work() {
@@ -296,8 +303,8 @@ void Holdings::count(const ItemMove& move, const Store::Times& times) {
   setup_.trace->add({.kind = move.writes ? TraceEvent::Kind::write : TraceEvent::Kind::read,
                      .tier = static_cast<std::int8_t>(slow.place.tier()),
                      .tape = slow.item == Item::tape,
-                     .start = times.start,
-                     .end = times.end,
+                     .start = earlier_ + times.start,
+                     .end = earlier_ + times.end,
                      .from = slow.step,
                      .to = slow.step + 1,
                      .bytes = times.bytes});
@@ -339,17 +346,6 @@ bool Holdings::read_now(const Name& from, std::span<std::byte> bytes, bool trans
   move.ticket = store_->get(from.place.tier(), source.slot, bytes, transform);
   finish(move, source);
   return !source.broken;
-}
-
-void Holdings::note_failure(const ItemMove& move, const char* what) {
-  ++failed_;
-  if (failures_.size() >= kFailuresKept) return;
-  const Name& slow = move.writes ? move.destination : move.source;
-  const std::string& tier = setup_.tiers[static_cast<std::size_t>(slow.place.tier())].name;
-  failures_.push_back((move.writes ? "writing " : "reading ") +
-                      std::string(slow.item == Item::state ? "state " : "tape ") +
-                      std::to_string(slow.step) + (move.writes ? " to " : " from ") + tier + ": " +
-                      what);
 }
 
 void Holdings::visit_states(const std::function<void(Place, std::int64_t)>& visit) {

@@ -52,7 +52,10 @@ class Holdings {
 
   // Forgets everything, waiting for what is under way; the memory stays.
   void clear() noexcept;
-  double now() const { return store_->now(); }
+  // Forgets all items, and goes on with other memory and tiers, as many as before. The adjoint and
+  // what was counted stay. Throws like the constructor; then it can only be destroyed.
+  void reopen(const HoldingsSetup& setup);
+  double now() const { return earlier_ + store_->now(); }
 
   // The live state. Its room is taken by need_work and given back by free_work.
   void need_work();
@@ -120,13 +123,16 @@ class Holdings {
   // Bytes of the states and tapes in fast.
   Bytes items() const { return items_; }
   Bytes held(int tier) const { return store_->held(tier); }
-  Bytes closed_gaps() const { return arena_.moved(); }
+  Bytes closed_gaps() const { return closed_earlier_ + arena_.moved(); }
 
   const std::vector<TierTraffic>& traffic() const { return traffic_; }
   double stalled() const { return stalled_; }
   // The first failures, in words.
   const std::vector<std::string>& failures() const { return failures_; }
   std::int64_t failed() const { return failed_; }
+  // A tier that has failed more often than chance explains, and is not known as such to the caller
+  // yet: each is told once. None: -1.
+  int take_failed_tier();
 
  private:
   struct TapeRange {
@@ -149,6 +155,8 @@ class Holdings {
     return (item == Item::state ? states_ : tapes_)[static_cast<std::size_t>(place.id - 1)];
   }
   void reserve();
+  void forget_items() noexcept;
+  Arena made_arena();
   std::int32_t start(const Name* from, const Name& to, Bytes bytes, bool writes);
   void settle(std::int32_t move);
   void unlink(std::int32_t move);
@@ -172,7 +180,10 @@ class Holdings {
   std::vector<TierTraffic> traffic_;
   double stalled_ = 0;
   std::int64_t failed_ = 0;
+  std::vector<std::int64_t> failed_in_;  // of these, in each tier; below 0: it was told
   std::vector<std::string> failures_;
+  double earlier_ = 0;        // seconds before the store was opened anew
+  Bytes closed_earlier_ = 0;  // bytes moved before that
 };
 
 }  // namespace ebb

@@ -8,9 +8,12 @@
 
 #include "ebb/core/error.h"
 #include "ebb/plan/replay.h"
+#include "ebb/run/check_options.h"
+#include "ebb/run/checked_step.h"
 #include "ebb/run/codecs.h"
 #include "ebb/run/compare_runs.h"
 #include "ebb/run/executor.h"
+#include "ebb/run/fewer_tiers.h"
 #include "ebb/run/plan_cache.h"
 #include "ebb/run/sizes.h"
 #include "ebb/run/speeds.h"
@@ -20,51 +23,7 @@ namespace ebb {
 namespace {
 
 constexpr std::int64_t kComparedSteps = 64;
-constexpr std::size_t kMostTraceEvents = 100'000'000;
 constexpr Bytes kMostItems = 1 << 20;
-
-RunOptions checked(const Step& step, RunOptions options) {
-  if (step.steps() < 0 && step.steps() != Step::kUnknown) {
-    fail(ErrorCode::invalid_argument, "run: the step says ", step.steps(),
-         " steps; there must be 0 or more, or Step::kUnknown");
-  }
-  if (options.budget < 0) {
-    fail(ErrorCode::invalid_argument, "run: the budget is ", options.budget,
-         " bytes; it must be 0 or more");
-  }
-  if (options.plan && !options.chain) {
-    fail(ErrorCode::invalid_argument, "run: a plan needs the chain that it was made for");
-  }
-  if (!(options.progress_seconds >= 0)) {
-    fail(ErrorCode::invalid_argument, "run: progress every ", options.progress_seconds,
-         " seconds; it must be 0 or more");
-  }
-  if (options.replan_factor != 0 && !(options.replan_factor > 1)) {
-    fail(ErrorCode::invalid_argument, "run: the factor to plan anew is ", options.replan_factor,
-         "; it must be more than 1, or 0 for never");
-  }
-  if (step.steps() == Step::kUnknown && options.profile.expected_steps < 1) {
-    fail(ErrorCode::invalid_argument, "run: ", options.profile.expected_steps,
-         " steps are expected of a sequence of unknown length; say 1 or more");
-  }
-  if (options.trace_events > kMostTraceEvents) {
-    fail(ErrorCode::invalid_argument, "run: a trace of ", options.trace_events,
-         " events; there may be up to ", kMostTraceEvents);
-  }
-  for (const SlowTier& tier : options.tiers) {
-    if (tier.capacity < 0) {
-      fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has a capacity of ",
-           tier.capacity, " bytes; it must be 0 or more");
-    }
-    if (!tier.keeps && !options.timing_only) {
-      fail(ErrorCode::invalid_argument, "run: tier '", tier.name,
-           "' keeps nothing, so that gradients would be wrong; take one that does (timing_only is "
-           "for runs of which only time and memory count)");
-    }
-    if (!tier.open) fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has no medium");
-  }
-  return options;
-}
 
 }  // namespace
 
@@ -72,10 +31,12 @@ struct Run::State {
   State(Step& given, RunOptions run_options)
       : options(checked(given, std::move(run_options))),
         ledger(options.ledger.value_or(Ledger(options.budget))),
-        raw(given),
-        codecs(given, {options.tape_codec, options.state_codec, options.transfer_codec}),
+        guarded(options.check_writes ? std::make_unique<CheckedStep>(given) : nullptr),
+        raw(guarded ? *guarded : given),
+        codecs(raw, {options.tape_codec, options.state_codec, options.transfer_codec}),
         step(codecs.step()) {
     trace = Trace(options.trace_events);
+    failed.assign(options.tiers.size(), false);
     measure();
     // What it pointed to is the caller's again.
     options.profile.initial = {};
@@ -138,10 +99,12 @@ struct Run::State {
   // Plans and, if asked to, takes the memory.
   void make(bool takes_memory) {
     executor.reset();
-    if (unknown()) check_unknown();
-    plan = options.plan ? replayed(*options.plan) : cached_plan(chain, platform, how_to_plan());
+    plan = made_plan();
     ExecutorSetup setup;
-    setup.holdings = needed();
+    setup.holdings = needed(*plan);
+    setup.replan = [this](int tier, const std::string& why, std::int64_t left) {
+      return without(static_cast<std::size_t>(tier), why, left);
+    };
     setup.state_codec = codecs.state();
     setup.transforms_all = codecs.for_transfers();
     setup.walk = {.in_pieces = true,
@@ -153,29 +116,73 @@ struct Run::State {
     executor = std::make_unique<Executor>(step, chain, *plan, setup);
   }
 
+  bool any_failed() const { return std::ranges::count(failed, true) > 0; }
+
+  std::shared_ptr<const Plan> made_plan() {
+    if (!any_failed()) {
+      return options.plan ? replayed(*options.plan) : cached_plan(chain, platform, how_to_plan());
+    }
+    try {
+      return plan_without(chain, platform, failed, how_to_plan());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::infeasible_budget) throw;
+      // What fitted the steps left then does not fit all.
+      failed.assign(failed.size(), false);
+      given_up.clear();
+      return made_plan();
+    }
+  }
+
+  // A tier failed: a plan without it for the steps left, and none for later runs either. None where
+  // nothing else fits.
+  std::optional<NextPlan> without(std::size_t tier, const std::string& why, std::int64_t left) {
+    failed[tier] = replans = true;
+    try {
+      PlanOptions how = how_to_plan();
+      how.length_unknown = left == Step::kUnknown;
+      if (left != Step::kUnknown) how.strategy = "auto";
+      // Other runs may have taken the rest meanwhile.
+      Platform now = platform;
+      now.fast = std::min(options.budget, add_bytes(booked, ledger.limit() - ledger.live()));
+      const Chain rest = left == Step::kUnknown ? chain : first_steps(chain, left);
+      NextPlan next{plan_without(rest, now, failed, how), {}};
+      next.holdings = needed(*next.plan);
+      booked = std::max(booked, next.holdings.fast);
+      given_up.push_back(options.tiers[tier].name + " failed and is not used any more: " + why);
+      return next;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::infeasible_budget) throw;
+      failed[tier] = false;
+      return {};
+    }
+  }
+
   PlanOptions how_to_plan() const {
     PlanOptions how;
-    how.strategy = options.strategy;
     how.slots = options.slots;
-    how.intervals = options.intervals;
-    how.period = options.period;
     how.sync = options.sync;
     how.length_unknown = unknown();
-    if (unknown() && options.strategy == "auto") {
-      how.strategy = options.tiers.empty() ? "online" : "async";
+    // What was asked for may need the tier that failed.
+    how.strategy = any_failed() ? "auto" : options.strategy;
+    if (!any_failed()) {
+      how.intervals = options.intervals;
+      how.period = options.period;
+    }
+    if (unknown() && how.strategy == "auto") {
+      how.strategy = std::ranges::count(failed, false) == 0 ? "online" : "async";
     }
     if (!step.is_uniform() && !options.slots) how.working = largest_working();
     return how;
   }
 
   // The memory that the plan needs.
-  HoldingsSetup needed() {
+  HoldingsSetup needed(const Plan& of) {
     HoldingsSetup holdings;
-    const std::vector<Bytes>& peak = plan->prediction.peak;
+    const std::vector<Bytes>& peak = of.prediction.peak;
     const StepCost most = chain.steps() > 0 ? chain.typical() : StepCost{};
-    holdings.fast = unknown() ? options.budget : peak[0];
-    if (plan->machine.working) {
-      holdings.fast = add_bytes(peak[0] - *plan->machine.working, largest_working());
+    holdings.fast = of.length_unknown ? of.machine.platform.fast : peak[0];
+    if (of.machine.working) {
+      holdings.fast = add_bytes(peak[0] - *of.machine.working, largest_working());
     }
     if (holdings.fast > options.budget) {
       throw Error(ErrorCode::infeasible_budget,
@@ -189,7 +196,12 @@ struct Run::State {
     holdings.tiers = options.tiers;
     for (std::size_t k = 0; k < options.tiers.size(); ++k) {
       TierNeeds needs;
-      needs.peak = unknown() ? options.tiers[k].capacity : peak[k + 1];
+      needs.peak = of.length_unknown ? options.tiers[k].capacity : peak[k + 1];
+      if (failed[k]) {
+        // Nothing is asked of it any more.
+        holdings.tiers[k] = null_tier(options.tiers[k].name);
+        needs.peak = 0;
+      }
       needs.largest = std::max({most.state, most.tape, most.live});
       needs.items = static_cast<std::size_t>(
           std::min(kMostItems, needs.peak / std::min(most.state, most.tape) + 1));
@@ -217,20 +229,6 @@ struct Run::State {
     }
     copy.prediction = replay(chain, copy.machine, *cursor, how);
     return std::make_shared<const Plan>(std::move(copy));
-  }
-
-  // All that may be needed is taken beforehand.
-  void check_unknown() const {
-    if (options.budget == kUnlimited) {
-      fail(ErrorCode::invalid_argument,
-           "run: a sequence of unknown length needs a budget: how many states are kept depends on "
-           "nothing else");
-    }
-    for (const SlowTier& tier : options.tiers) {
-      if (tier.capacity != kUnlimited) continue;
-      fail(ErrorCode::invalid_argument, "run: tier '", tier.name,
-           "' has no capacity; a sequence of unknown length needs one, since it is reserved first");
-    }
   }
 
   // Once, on the first steps and from the state the run starts with: against a plan without codecs
@@ -268,6 +266,25 @@ struct Run::State {
     replans = false;
   }
 
+  Prediction predicted(std::int64_t steps) const {
+    if (!unknown() || steps == 0) return plan->prediction;
+    const Chain all = Chain::uniform(steps, chain.at(0), chain.call());
+    return replay(all, plan->machine, *plan->cursor(), {.length_unknown = true});
+  }
+
+  // Where the plan changed on the way, what was run beyond the first one is extra.
+  Measured found() const {
+    Measured measured = executor->measured();
+    if (!executor->changed_plan() || measured.steps == 0) return measured;
+    const Prediction first = predicted(measured.steps);
+    const std::int64_t beyond = measured.forwards() - first.forwards;
+    if (beyond <= 0) return measured;
+    measured.extra_forwards += beyond;
+    measured.advances = first.advances;
+    measured.records = first.records;
+    return measured;
+  }
+
   // After a backward. Plans anew when transfers were far from what the plan assumes.
   void remark() {
     remarks.clear();
@@ -276,7 +293,7 @@ struct Run::State {
       remarks.push_back("NOT EXACT: tier '" + tier.name +
                         "' keeps nothing, so that gradients are wrong");
     }
-    const Measured& measured = executor->measured();
+    const Measured measured = found();
     if (options.replan_factor > 0) {
       SpeedRemarks speeds = compare_speeds(platform, measured, options.replan_factor);
       if (!speeds.lines.empty() && !options.plan) {
@@ -288,6 +305,7 @@ struct Run::State {
       }
       for (std::string& line : speeds.lines) remarks.push_back(std::move(line));
     }
+    remarks.insert(remarks.end(), given_up.begin(), given_up.end());
     if (measured.failed_transfers > 0) {
       std::ostringstream text;
       text << measured.failed_transfers << " transfers failed and were made good by "
@@ -299,6 +317,7 @@ struct Run::State {
   RunOptions options;
   Ledger ledger;
   Trace trace{0};
+  std::unique_ptr<CheckedStep> guarded;
   Step& raw;
   RunCodecs codecs;
   Step& step;  // as the codecs make it
@@ -311,6 +330,8 @@ struct Run::State {
   std::vector<std::string> remarks;
   Bytes callers = 0;
   bool replans = false;
+  std::vector<bool> failed;           // tiers that no plan uses any more
+  std::vector<std::string> given_up;  // and why, in words
 };
 
 Run::Run(Step& step, RunOptions options) {
@@ -359,8 +380,8 @@ Report Run::report() const {
   const State& s = state();
   Report report;
   report.strategy = s.plan->strategy;
-  report.predicted = s.plan->prediction;
-  if (s.executor) report.measured = s.executor->measured();
+  if (s.executor) report.measured = s.found();
+  report.predicted = s.predicted(report.measured.steps);
   report.budget = s.options.budget;
   report.booked = s.booked;
   report.callers = s.callers;
@@ -368,11 +389,6 @@ Report Run::report() const {
   report.exact = s.codecs.exact() && std::ranges::all_of(s.options.tiers, &SlowTier::keeps);
   report.codec_error = s.codec_error;
   report.remarks = s.remarks;
-  if (s.unknown() && report.measured.steps > 0) {
-    const Chain found = Chain::uniform(report.measured.steps, s.chain.at(0), s.chain.call());
-    const auto cursor = s.plan->cursor();
-    report.predicted = replay(found, s.plan->machine, *cursor, {.length_unknown = true});
-  }
   return report;
 }
 

@@ -69,6 +69,11 @@ struct RunOptions {
   // The same for the memory of slow tiers.
   std::optional<Ledger> host_ledger = {};
 
+  // For finding mistakes in a Step: each step is called by itself, in memory of exactly the sizes it
+  // said, and a write beyond is Error(invalid_argument) that names the step and the item. Plan and bits
+  // stay the same; it takes time, and the memory of one step beside the budget.
+  bool check_writes = false;
+
   std::function<void(const Progress&)> progress = {};
   double progress_seconds = 0.1;  // at most so often
   std::stop_token stop = {};      // ends forward or backward with Error(cancelled)
@@ -78,6 +83,9 @@ struct RunOptions {
   double replan_factor = 2;
 };
 
+// One thread at a time uses a Run and its Step, and a Network, which is one. Several Runs, each with a Step
+// of its own, may be used from several threads, with one Ledger for all; functions that plan may be called
+// from any number.
 class Run {
  public:
   // Measures what was not given, plans and takes the memory. The Step must outlive the run. Throws

@@ -23,7 +23,15 @@ constexpr Bytes item_grain(Bytes largest, bool paged) {
   return paged && largest >= kDirectItem ? kPage : kAlignment;
 }
 
-// The Step's sizes as a run books them, with `seconds` for the costs: all alike for uniform steps.
+// Throws Error(invalid_argument) unless step i has the sizes of step 0.
+void check_alike(const Step& step, std::int64_t i);
+
+// The Step's sizes as a run books them, with `seconds` for the costs: all alike for uniform steps, of
+// which the first, the middle and the last are looked at. Throws Error(invalid_argument) for sizes that
+// cannot be.
 Chain chain_of(const Step& step, bool has_tiers, std::int64_t steps, const Chain* seconds);
+
+// The first steps of a chain, all where there are no more; of a uniform one as many as asked for.
+Chain first_steps(const Chain& chain, std::int64_t steps);
 
 }  // namespace ebb

@@ -6,6 +6,9 @@
 // A Step's arithmetic must not depend on the range it is called in: then every plan gives the same
 // bits. Steps are called from one thread, never two at a time. What they throw ends the run and
 // reaches the caller unchanged.
+//
+// A run that has to measure calls begin, advance, record and reverse when it is made, before forward,
+// with span.first false; with RunOptions::chain it asks for sizes alone.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +24,11 @@ namespace ebb {
 
 // The sizes of one step; see StepCost.
 struct StepBytes {
-  Bytes state = 0;    // before the step
-  Bytes tape = 0;     // all that reversing it needs, the state after it included
-  Bytes adjoint = 0;  // room for the gradient of the states before and after it
+  Bytes state = 0;  // before the step
+  Bytes tape = 0;   // all that reversing it needs, the state after it included
+  // Room for the gradient of the state before and of the state after it, one at a time: no less than the
+  // larger of both. What else reverse hands on from one step to the one before may lie there too.
+  Bytes adjoint = 0;
   Bytes scratch = 0;  // memory that a call may use as it likes
   friend bool operator==(const StepBytes&, const StepBytes&) = default;
 };
@@ -94,7 +99,8 @@ class Step {
     return step + 1 == steps() ? final_bytes() : bytes(is_uniform() ? 0 : step + 1).state;
   }
 
-  // Not needed to run, but by codecs: the parts of every state and of every tape.
+  // Not needed to run, but by codecs: the parts of every state and of every tape. gradient_check
+  // needs those of the states too, without a gap.
   virtual std::vector<FieldShape> state_fields() const { return {}; }
   virtual std::vector<FieldShape> tape_fields() const { return {}; }
   // By gradient_check and verify. The loss is what the steps themselves added up while they first

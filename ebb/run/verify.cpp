@@ -12,6 +12,7 @@
 #include "ebb/run/numbers.h"
 #include "ebb/run/prefix_step.h"
 #include "ebb/run/run.h"
+#include "ebb/run/sizes.h"
 
 namespace ebb {
 namespace {
@@ -82,13 +83,6 @@ Difference compare(const ComparedPart& is, const ComparedPart& should) {
   if (!(apart == 0)) found.relative = std::sqrt(apart / std::max(length, 1e-300));
   if (!(own == 0) && !(length == 0)) found.cosine = product / std::sqrt(own * length);
   return found;
-}
-
-Chain first_steps(const Chain& chain, std::int64_t steps) {
-  if (chain.is_uniform()) return Chain::uniform(steps, chain.at(0), chain.call());
-  std::vector<StepCost> costs;
-  for (std::int64_t i = 0; i < std::min(steps, chain.steps()); ++i) costs.push_back(chain.at(i));
-  return Chain::of(std::move(costs), chain.call());
 }
 
 // As scarce for the first steps as the budget is for all, but enough for the strategy.

@@ -76,8 +76,10 @@ struct GradientCheck {
 
 // Compares the gradients of a run with central differences of
 //   L = sum of the final state's elements * `adjoint` + step.loss()
-// with respect to the initial state and step.parameters(), which are changed and put back. Needs
-// state_fields() of float or double. `adjoint` empty: 1 everywhere.
+// with respect to the initial state and step.parameters(), which are changed and put back. `adjoint`
+// empty: 1 everywhere. Throws like Run, and Error(invalid_argument) unless step.state_fields() names
+// every byte of the initial state (those that are no numbers as Element::byte, which have no part in
+// L), and every byte of the final state where `adjoint` is not 0.
 GradientCheck gradient_check(Step& step, const RunOptions& options,
                              std::span<const std::byte> initial,
                              std::span<const std::byte> adjoint = {},

@@ -18,7 +18,7 @@ constexpr std::int64_t kLongestPiece = 1 << 20;
 }  // namespace
 
 PlanWalk::PlanWalk(PlanActor& actor, const Plan& plan, WalkSetup setup)
-    : actor_(actor), plan_(plan), setup_(std::move(setup)) {}
+    : actor_(actor), first_plan_(plan), plan_(&plan), setup_(std::move(setup)) {}
 
 void PlanWalk::abandon() noexcept {
   phase_ = Phase::idle;
@@ -38,12 +38,13 @@ void PlanWalk::guarded(const Work& work) {
 }
 
 void PlanWalk::reset() {
-  live_ = frontier_ = 0;
+  plan_ = &first_plan_;
+  live_ = frontier_ = forwards_before_plan_ = 0;
   piece_ = setup_.in_pieces ? 1 : kEndless;
   since_look_ = 0;
   told_ = -std::numeric_limits<double>::infinity();
   measured_ = {};
-  measured_.peak.assign(1 + plan_.machine.platform.tiers.size(), 0);
+  measured_.peak.assign(1 + plan_->machine.platform.tiers.size(), 0);
   measured_.first_states.resize(measured_.peak.size());
   for (auto& steps : measured_.first_states) steps.reserve(Measured::kStatesNamed);
 }
@@ -56,7 +57,7 @@ void PlanWalk::forward() {
     steps_ = actor_.begin();
     left_ = steps_ == Step::kUnknown ? kEndless : steps_;
     phase_ = steps_ == 0 ? Phase::between : Phase::forward;
-    if (steps_ != 0) cursor_ = plan_.cursor();
+    if (steps_ != 0) cursor_ = plan_->cursor();
     Action action = Advance{0, 0};
     while (phase_ == Phase::forward) {
       if (!cursor_->next(action)) {
@@ -96,9 +97,20 @@ void PlanWalk::backward() {
 }
 
 void PlanWalk::take(const Action& action) {
+  if (const Plan* const other = actor_.other_plan(action)) {
+    go_on_with(*other);
+    return;
+  }
   actor_.prepare(action);
   std::visit([this](const auto& a) { run(a); }, action);
   ++measured_.actions;
+}
+
+void PlanWalk::go_on_with(const Plan& plan) {
+  plan_ = &plan;
+  cursor_ = plan.cursor();
+  live_ = 0;
+  forwards_before_plan_ = measured_.forwards();
 }
 
 void PlanWalk::run(const Record& action) {
@@ -194,11 +206,12 @@ void PlanWalk::tell(double time) {
   progress.backward = phase_ == Phase::backward;
   progress.steps = std::max<std::int64_t>(steps_, 0);
   progress.forwards = measured_.forwards();
-  progress.all_forwards = plan_.length_unknown ? 0 : plan_.prediction.forwards;
+  progress.all_forwards =
+      plan_->length_unknown ? 0 : forwards_before_plan_ + plan_->prediction.forwards;
   progress.reversed = steps_ == Step::kUnknown ? 0 : steps_ - left_;
   progress.seconds = time - began_;
   progress.held = actor_.held();
-  progress.budget = plan_.machine.platform.fast;
+  progress.budget = plan_->machine.platform.fast;
   setup_.progress(progress);
 }
 

@@ -35,7 +35,14 @@ class PlanActor {
   // Forgets what it holds; after every way back and every exception.
   virtual void forget() noexcept = 0;
 
-  // Before each action; its steps may then come in several calls.
+  // Before each action, and before what it needs is made good: null, or another plan for all steps
+  // that are not reversed yet, to go on with in place of this action. The actor then holds nothing but
+  // the live state before step 0.
+  virtual const Plan* other_plan(const Action& action) {
+    static_cast<void>(action);
+    return nullptr;
+  }
+  // After that; its steps may then come in several calls.
   virtual void prepare(const Action& action) = 0;
   // Returns where it came to, which is before span.to only if the sequence ended there.
   virtual std::int64_t advance(const StepSpan& span) = 0;
@@ -99,6 +106,7 @@ class PlanWalk {
   void guarded(const Work& work);
   void reset();
   void take(const Action& action);
+  void go_on_with(const Plan& plan);
   void run(const Advance& action) { pass(action.from, action.to, false); }
   void run(const Record& action);
   void run(const Reverse& action);
@@ -110,12 +118,14 @@ class PlanWalk {
   void tell(double time);
 
   PlanActor& actor_;
-  const Plan& plan_;
+  const Plan& first_plan_;
+  const Plan* plan_;
   WalkSetup setup_;
   Measured measured_;
   Phase phase_ = Phase::idle;
   std::unique_ptr<Cursor> cursor_;
   std::int64_t steps_ = 0, live_ = 0, left_ = 0, frontier_ = 0;
+  std::int64_t forwards_before_plan_ = 0;  // that earlier plans of this walk ran
   // Clocks are read only so often: every `piece_` steps, which take about kPieceSeconds.
   std::int64_t piece_ = 1, since_look_ = 0;
   double began_ = 0, looked_ = 0, told_ = 0;

@@ -3,6 +3,7 @@
 // error, never wrong ones, and works again afterwards. EBB_SEED=n draws others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -220,9 +221,16 @@ void try_case(Random& random, const std::vector<SlowTier>& tiers, Tally& tally) 
   try {
     EXPECT_TRUE(results_of(run, *step) == expected) << "a wrong gradient";
     const Report report = run.report();
-    EXPECT_EQ(report.measured.forwards(), report.predicted.forwards);
-    EXPECT_EQ(report.measured.peak, report.predicted.peak);
-    EXPECT_EQ(step->forwards(), report.predicted.forwards + report.measured.extra_forwards);
+    // Once a tier is given up the rest has another plan.
+    const bool same_plan = std::ranges::none_of(report.remarks, [](const std::string& remark) {
+      return remark.find("not used any more") != std::string::npos;
+    });
+    if (same_plan) {
+      EXPECT_EQ(report.measured.forwards(), report.predicted.forwards);
+      EXPECT_EQ(report.measured.peak, report.predicted.peak);
+    }
+    EXPECT_LE(report.measured.peak[0], options.budget);
+    EXPECT_EQ(step->forwards(), report.measured.forwards() + report.measured.extra_forwards);
     if (report.measured.extra_forwards > 0) ++tally.made_good;
     if (report.measured.failed_transfers > 0) {
       EXPECT_FALSE(report.remarks.empty());

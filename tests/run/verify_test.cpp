@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "ebb/run/function_step.h"
 #include "ebb/run/run.h"
@@ -124,8 +125,90 @@ TEST(GradientCheck, BadInput) {
                 gradient_check(*step, planned(*step), step->initial(), {}, {.elements = 0});
               }),
               HasSubstr("0 elements"));
+}
+
+// Two numbers that do not touch each other, whose fields are as the test says.
+class NamedFields : public FunctionStep<double> {
+ public:
+  explicit NamedFields(std::vector<FieldShape> fields)
+      : FunctionStep(
+            3, 2,
+            [](std::int64_t, auto in, auto out) {
+              out[0] = 2 * in[0];
+              out[1] = 3 * in[1];
+            },
+            [](std::int64_t, auto, auto, auto adjoint) {
+              adjoint[0] *= 2;
+              adjoint[1] *= 3;
+            }),
+        fields_(std::move(fields)) {}
+  std::vector<FieldShape> state_fields() const override { return fields_; }
+
+ private:
+  std::vector<FieldShape> fields_;
+};
+
+// Terms of numbers that nobody named would be missing from the differences: a right adjoint would look
+// wrong, and a wrong one would not be looked at.
+TEST(GradientCheck, StatesWhoseNumbersAreNotNamedAreRefused) {
+  RunOptions options;
+  options.chain = seconds_of(3);
+  options.platform = Platform{};
+  const std::vector<double> initial{0.5, 0.25};
+  const auto told = [&](std::vector<FieldShape> fields, std::vector<double> adjoint) {
+    NamedFields step(std::move(fields));
+    return message_of(
+        [&] { EXPECT_LT(gradient_check(step, options, initial, adjoint).largest_error(), 1e-8); });
+  };
+  const FieldShape first{"x", Element::f64, 0, 8}, second{"y", Element::f64, 8, 8};
+  const FieldShape no_numbers{"y", Element::byte, 8, 8};
+  EXPECT_EQ(told({first, second}, {1, 1}), "no error");
+  EXPECT_EQ(told({second, first}, {1, 1}), "no error");
+  EXPECT_EQ(told({first, no_numbers}, {1, 1}), "no error");
+  EXPECT_THAT(told({}, {1, 1}), HasSubstr("no state_fields(): override it"));
+  EXPECT_THAT(told({first}, {1, 1}), HasSubstr("bytes 8 to 16 of a state are in none"));
+  EXPECT_THAT(told({second}, {1, 1}), HasSubstr("bytes 0 to 8 of a state are in none"));
+
   const auto uneven = uneven_step(5);
-  EXPECT_NO_THROW(gradient_check(*uneven, planned(*uneven), uneven->initial()));
+  EXPECT_THAT(message_of([&] { gradient_check(*uneven, planned(*uneven), uneven->initial()); }),
+              HasSubstr("no state_fields()"));
+}
+
+// One number becomes two: state_fields() describe the first state, which is the smaller one.
+class Growing : public Step {
+ public:
+  std::int64_t steps() const override { return 1; }
+  StepBytes bytes(std::int64_t) const override { return {.state = 8, .tape = 24, .adjoint = 16}; }
+  bool is_uniform() const override { return false; }
+  Bytes final_bytes() const override { return 16; }
+  std::int64_t advance(const StepSpan& span, std::byte* state, std::byte*) override {
+    auto* const x = reinterpret_cast<double*>(state);
+    x[1] = 3 * x[0];
+    return span.to;
+  }
+  void record(const StepSpan& span, std::byte* state, const Tapes& tapes, std::byte*) override {
+    advance(span, state, nullptr);
+    std::memcpy(tapes.data + 8, state, 16);
+  }
+  void reverse(std::int64_t, std::int64_t, const Tapes&, std::byte* adjoint, std::byte*) override {
+    auto* const a = reinterpret_cast<double*>(adjoint);
+    a[0] += 3 * a[1];
+  }
+  std::vector<FieldShape> state_fields() const override { return {{"x", Element::f64, 0, 8}}; }
+};
+
+TEST(GradientCheck, WeightsOfTheFinalStateBeyondTheFieldsAreRefused) {
+  Growing step;
+  RunOptions options;
+  options.chain = Chain::of({StepCost{}});
+  options.platform = Platform{};
+  const std::vector<double> initial{0.5};
+  const auto error_with = [&](std::vector<double> adjoint) {
+    return gradient_check(step, options, initial, adjoint).largest_error();
+  };
+  EXPECT_LT(error_with({1, 0}), 1e-8);
+  EXPECT_THAT(message_of([&] { error_with({1, 1}); }),
+              HasSubstr("of the final state, which is in none of the step's state_fields()"));
 }
 
 }  // namespace
