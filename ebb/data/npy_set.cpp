@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ebb/core/error.h"
+#include "ebb/data/mapped_file.h"
 #include "ebb/data/read_npy.h"
 #include "ebb/data/whole_file.h"
 
@@ -18,9 +19,7 @@ struct File {
   NumberArray array;
 };
 
-File read(const std::filesystem::path& path) {
-  return {path.string(), read_npy(read_file(path, kNpyOrigin), path.string())};
-}
+File read(const std::filesystem::path& path) { return {path.string(), map_npy(path, kNpyOrigin)}; }
 
 template <class... Parts>
 [[noreturn]] void refuse(const File& file, const Parts&... parts) {
@@ -30,7 +29,7 @@ template <class... Parts>
 
 void check_inputs(const File& x) {
   with_numbers(x.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < x.array.data.size() / bytes_of(x.array.type); ++i) {
+    for (std::size_t i = 0; i < x.array.count(); ++i) {
       if (std::isfinite(static_cast<float>(numbers[i]))) continue;
       fail(ErrorCode::invalid_argument, x.name, ": number ", i, " is not finite as a float");
     }
@@ -43,8 +42,14 @@ void take_inputs(File& x, NpySet& set) {
   if (!sound || std::ranges::find(shape, 0) != shape.end()) {
     refuse(x, "it must be [N,T] or [N,T,I], none of them 0");
   }
-  if (shape.size() == 2) shape.push_back(1);
-  if (is_real(x.array.type)) check_inputs(x);
+  if (shape.size() == 2) {
+    shape.push_back(1);
+    x.array.strides.push_back(1);
+  }
+  if (is_real(x.array.type)) {
+    check_inputs(x);
+    forget(x.array.data);  // all of it was read, and a batch is little
+  }
   set.shape.steps = shape[1];
   set.shape.inputs = shape[2];
   set.shape.spikes = x.array.type == NumberType::boolean;
@@ -60,7 +65,7 @@ void take_classes(File& y, NpySet& set) {
     refuse(y, "classes for x must be [", n, "] or [", n, ",", set.shape.steps, "]");
   }
   with_numbers(y.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < y.array.data.size() / bytes_of(y.array.type); ++i) {
+    for (std::size_t i = 0; i < y.array.count(); ++i) {
       const auto number = static_cast<std::int64_t>(numbers[i]);
       if (number < -1 || number >= kMostClasses) {
         fail(ErrorCode::invalid_argument, y.name, ": class ", number, "; allowed are 0 to ",
@@ -81,7 +86,7 @@ void take_targets(const File& y, NpySet& set) {
   }
   set.shape.outputs = shape.back();
   with_numbers(y.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < y.array.data.size() / bytes_of(y.array.type); ++i) {
+    for (std::size_t i = 0; i < y.array.count(); ++i) {
       if (!std::isinf(static_cast<float>(numbers[i]))) continue;
       fail(ErrorCode::invalid_argument, y.name, ": number ", i,
            " is infinite as a float; NaN is allowed for what does not count");
