@@ -24,6 +24,7 @@ struct Checkpoint {
   std::uint64_t seed = 0;
   std::string options = "{}";  // the caller's own, a JSON object
   std::vector<TensorView> model, optimiser;
+  TensorNotes notes = {};  // in the model's files
   // What the tensors of a loaded checkpoint look into.
   std::shared_ptr<const void> held;
 };
@@ -44,5 +45,7 @@ void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& c
 // Throws Error(io): the directory or train.json is missing, a file is missing, damaged or of another
 // generation (named in the message); Error(unavailable): written by a later version.
 Checkpoint load_checkpoint(const std::filesystem::path& directory);
+// The same without the optimiser's state, whose file may be missing.
+Checkpoint load_model(const std::filesystem::path& directory);
 
 }  // namespace ebb

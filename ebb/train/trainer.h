@@ -28,7 +28,6 @@ class Trainer {
   void restore(const Checkpoint& from);
   void announce();
   std::stop_token stop() const;
-  std::vector<TensorView> model_tensors();
   double seconds() const;
   std::int64_t all_iterations() const;
 
