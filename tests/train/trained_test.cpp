@@ -104,7 +104,7 @@ TEST(Evaluate, FromTheModelAlone) {
   }
   EXPECT_EQ(evaluate(load_trained(folder.path()), {}).metrics.loss, whole.metrics.loss);
   std::filesystem::remove(folder.path() + "/train.json");
-  for (const std::string path : {folder.path(), folder.path() + "/model.safetensors"}) {
+  for (const std::string& path : {folder.path(), folder.path() + "/model.safetensors"}) {
     const TrainedModel model = load_trained(path);
     EXPECT_EQ(evaluate(model, {.samples = 5}).metrics.loss, whole.metrics.loss);
   }
