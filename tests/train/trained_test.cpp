@@ -17,6 +17,7 @@
 #include "ebb/train/predict.h"
 #include "ebb/train/sample.h"
 #include "ebb/train/train.h"
+#include "tests/data/io_message.h"
 #include "tests/data/made_files.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
@@ -108,7 +109,8 @@ TEST(Evaluate, FromTheModelAlone) {
     const TrainedModel model = load_trained(path);
     EXPECT_EQ(evaluate(model, {.samples = 5}).metrics.loss, whole.metrics.loss);
   }
-  EXPECT_THAT(message_of([&] { load_trained(folder.path() + "/nothing"); }), HasSubstr("no run"));
+  EXPECT_THAT(io_message_of([&] { load_trained(folder.path() + "/nothing"); }),
+              HasSubstr("no run"));
 }
 
 // Runs of other budgets leave the same file.
