@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "ebb/cli/bench_command.h"
+#include "ebb/cli/eval_command.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/plan_command.h"
+#include "ebb/cli/predict_command.h"
 #include "ebb/cli/probe_command.h"
+#include "ebb/cli/sample_command.h"
 #include "ebb/cli/train_command.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
@@ -77,8 +80,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     return command + ": unknown word '" + shown(extras.front()) + "'" +
            suggestion(asked, extras.front()) + help;
   }
-  if (nothing_to_do) {
-    const auto commands = asked.get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = asked.get_subcommands([](const CLI::App*) { return true; });
+  if (nothing_to_do && !commands.empty()) {
     return command + ": say what to do, such as " + command + " " + commands.front()->get_name() +
            help;
   }
@@ -136,6 +139,10 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
        {"probe", "Measure a step and the tiers of this machine, for plans", declare_probe},
        {"train", "Train a recurrent or spiking net on long sequences inside a memory budget",
         declare_train},
+       {"eval", "Say how good a trained net is on the samples of its task", declare_eval},
+       {"predict", "Write what a trained net makes of a file of sequences, of any length",
+        declare_predict},
+       {"sample", "Let a net that was trained on text go on with a text", declare_sample},
        {"bench", "Run a paper's experiment on this machine, predicted and measured",
         declare_bench}});
   try {

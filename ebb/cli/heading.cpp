@@ -32,6 +32,10 @@ void Heading::options(const std::string& name, std::vector<std::string>& words, 
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void Heading::argument(const std::string& name, std::string& word, const std::string& help) {
+  placed(*app_.add_option(name, word, help), "").required();
+}
+
 void Heading::flag(const std::string& name, bool& given, const std::string& help) {
   app_.add_flag(name, given, help)->group(name_);
 }

@@ -33,6 +33,8 @@ class Heading {
   // An option that may be given any number of times, one value each.
   void options(const std::string& name, std::vector<std::string>& words, const char* type,
                const std::string& help);
+  // A word without a name that has to be there.
+  void argument(const std::string& name, std::string& word, const std::string& help);
   void flag(const std::string& name, bool& given, const std::string& help);
 
  private:

@@ -173,15 +173,6 @@ std::string read_config(const std::string& path) {
   return text.str();
 }
 
-// What may be changed when training goes on: nothing that decides the numbers.
-bool is_free(const std::string& key) {
-  for (const char* free : {"budget", "strategy", "iterations", "epochs", "evaluate", "test_samples",
-                           "save_seconds", "data", "threads"}) {
-    if (key == free) return true;
-  }
-  return false;
-}
-
 // Some words are free only as long as they leave the numbers alone.
 void check_change(const TrainOptions& before, const TrainOptions& now) {
   if (truncation(before) != truncation(now)) {
@@ -231,7 +222,7 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
     const auto flag = words.flags.find(row.key);
     const bool flagged = flag != words.flags.end() && flag->second;
     if (word == words.given.end() && !flagged) continue;
-    if (from && !is_free(row.key)) {
+    if (from && !is_free_option(row.key)) {
       fail(ErrorCode::invalid_argument, option_of(row.key),
            " cannot be changed when training goes on; start anew, or leave it out");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/codec/element_codec.h"
-#include "ebb/codec/half_math.h"
 #include "ebb/codec/rows.h"
+#include "ebb/core/half_math.h"
 
 namespace ebb {
 namespace {

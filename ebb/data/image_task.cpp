@@ -23,17 +23,23 @@ struct Kind {
   float mean;  // of the training pixels, from 0 to 1
   float deviation;
   const char* origin;
+  std::array<const char*, kClasses> names;
 };
 constexpr Kind kMnist = {
-    .1307F, .3081F,
+    .1307F,
+    .3081F,
     "name a folder with MNIST's train-images-idx3-ubyte, train-labels-idx1-ubyte, "
     "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, plain or .gz, as "
     "torchvision.datasets.MNIST "
-    "downloads them into MNIST/raw"};
+    "downloads them into MNIST/raw",
+    {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}};
 constexpr Kind kFashion = {
-    .2860F, .3530F,
+    .2860F,
+    .3530F,
     "install the Debian package dataset-fashion-mnist, or name a folder with the files of "
-    "zalandoresearch/fashion-mnist"};
+    "zalandoresearch/fashion-mnist",
+    {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+     "Ankle boot"}};
 constexpr const char* kDebianFolder = "/usr/share/datasets/fashion-mnist";
 
 struct Set {
@@ -84,7 +90,8 @@ std::array<std::size_t, kPixels> pixel_order(bool permuted) {
 class Images final : public Task {
  public:
   Images(const Kind& kind, const std::filesystem::path& folder, std::int64_t steps, bool permuted)
-      : steps_(steps),
+      : kind_(kind),
+        steps_(steps),
         order_(pixel_order(permuted)),
         sets_{read_set(folder, "train", kind.origin), read_set(folder, "t10k", kind.origin)} {
     for (std::size_t i = 0; i < value_of_.size(); ++i) {
@@ -114,7 +121,12 @@ class Images final : public Task {
     }
   }
 
+  std::vector<std::string> class_names() const override {
+    return {kind_.names.begin(), kind_.names.end()};
+  }
+
  private:
+  const Kind& kind_;
   std::int64_t steps_;
   std::array<std::size_t, kPixels> order_;
   std::array<Set, 2> sets_;

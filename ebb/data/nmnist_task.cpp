@@ -125,6 +125,8 @@ class Nmnist final : public Task {
     }
   }
 
+  std::vector<std::string> class_names() const override { return number_names(kClasses); }
+
  private:
   std::int64_t steps_;
   std::array<Set, 2> sets_;

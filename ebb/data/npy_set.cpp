@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ebb/core/at.h"
 #include "ebb/core/error.h"
+#include "ebb/data/mapped_file.h"
 #include "ebb/data/read_npy.h"
 #include "ebb/data/whole_file.h"
 
@@ -18,9 +20,7 @@ struct File {
   NumberArray array;
 };
 
-File read(const std::filesystem::path& path) {
-  return {path.string(), read_npy(read_file(path, kNpyOrigin), path.string())};
-}
+File read(const std::filesystem::path& path) { return {path.string(), map_npy(path, kNpyOrigin)}; }
 
 template <class... Parts>
 [[noreturn]] void refuse(const File& file, const Parts&... parts) {
@@ -33,18 +33,21 @@ template <class Allowed>
 void check_numbers(const std::string& name, const NumberArray& array, const NpySet& set,
                    Allowed allowed, const char* rule) {
   const bool has_steps = array.shape.size() == 3;
-  const auto width = static_cast<std::size_t>(array.shape.back());
-  const std::size_t rows = has_steps ? static_cast<std::size_t>(array.shape[1]) : 1;
+  const std::int64_t width = array.shape.back(), steps = has_steps ? array.shape[1] : 1;
+  const std::int64_t of_step = has_steps ? array.strides[1] : 0;
   with_numbers(array, [&](auto numbers) {
-    for (std::size_t s = 0; s < static_cast<std::size_t>(set.samples()); ++s) {
+    for (std::int64_t s = 0; s < set.samples(); ++s) {
       const bool is_short = has_steps && !set.lengths.empty();
-      const std::size_t count = is_short ? static_cast<std::size_t>(set.lengths[s]) : rows;
-      const std::size_t from = s * rows * width;
-      for (std::size_t i = 0; i < count * width; ++i) {
-        if (allowed(static_cast<float>(numbers[from + i]))) continue;
-        const std::string step = has_steps ? ", step " + std::to_string(i / width) : "";
-        fail(ErrorCode::invalid_argument, name, ": sample ", s, step, ", channel ", i % width,
-             " is ", numbers[from + i], "; ", rule);
+      const std::int64_t count = is_short ? set.lengths[at(s)] : steps;
+      for (std::int64_t t = 0; t < count; ++t) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          const auto number =
+              numbers[at(s * array.strides[0] + t * of_step + c * array.strides.back())];
+          if (allowed(static_cast<float>(number))) continue;
+          const std::string step = has_steps ? ", step " + std::to_string(t) : "";
+          fail(ErrorCode::invalid_argument, name, ": sample ", s, step, ", channel ", c, " is ",
+               number, "; ", rule);
+        }
       }
     }
   });
@@ -56,7 +59,10 @@ void take_inputs(File& x, NpySet& set) {
   if (!sound || std::ranges::find(shape, 0) != shape.end()) {
     refuse(x, "it must be [N,T] or [N,T,I], none of them 0");
   }
-  if (shape.size() == 2) shape.push_back(1);
+  if (shape.size() == 2) {
+    shape.push_back(1);
+    x.array.strides.push_back(1);
+  }
   set.shape.steps = shape[1];
   set.shape.inputs = shape[2];
   set.shape.spikes = x.array.type == NumberType::boolean;
@@ -72,7 +78,7 @@ void take_classes(File& y, NpySet& set) {
     refuse(y, "classes for x must be [", n, "] or [", n, ",", set.shape.steps, "]");
   }
   with_numbers(y.array, [&](auto numbers) {
-    for (std::size_t i = 0; i < y.array.data.size() / bytes_of(y.array.type); ++i) {
+    for (std::size_t i = 0; i < y.array.count(); ++i) {
       const auto number = static_cast<std::int64_t>(numbers[i]);
       if (number < -1 || number >= kMostClasses) {
         fail(ErrorCode::invalid_argument, y.name, ": class ", number, "; allowed are 0 to ",
@@ -128,6 +134,7 @@ NpySet read_npy_set(const std::filesystem::path& folder, const std::string& part
     check_numbers(
         x.name, set.inputs, set, [](float number) { return std::isfinite(number); },
         "inputs must be finite and within the range of float");
+    forget(set.inputs.data);  // all of it was read, and a batch is little
   }
   if (is_real(set.wanted.type)) {
     check_numbers(

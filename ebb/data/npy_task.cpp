@@ -21,10 +21,15 @@ std::string shape_words(const TaskShape& shape) {
 
 class Npy final : public Task {
  public:
-  explicit Npy(const TaskOptions& options) : sets_{read_npy_set(options.data, "train"), {}} {
-    shape_ = sets_[0].shape;
-    if (is_there(options.data / "x_test.npy") || is_there(options.data / "y_test.npy")) {
+  explicit Npy(const TaskOptions& options) {
+    const bool test_alone = options.only == Split::test;
+    sets_[0] = test_alone ? NpySet{} : read_npy_set(options.data, "train");
+    if (test_alone || is_there(options.data / "x_test.npy") ||
+        is_there(options.data / "y_test.npy")) {
       sets_[1] = read_npy_set(options.data, "test");
+    }
+    shape_ = sets_[test_alone ? 1 : 0].shape;
+    if (sets_[1].samples() > 0) {
       TaskShape test = sets_[1].shape;
       if (test.classes && shape_.classes) {
         shape_.outputs = test.outputs = std::max(shape_.outputs, test.outputs);
@@ -47,7 +52,7 @@ class Npy final : public Task {
     const NpySet& set = sets_[index_of(split)];
     for (std::size_t b = 0; b < samples.size(); ++b) {
       const Slot slot{.set = set,
-                      .sample = static_cast<std::size_t>(samples[b]),
+                      .sample = samples[b],
                       .b = b,
                       .batch = samples.size(),
                       .length = length_of(set, samples[b])};
@@ -60,7 +65,7 @@ class Npy final : public Task {
  private:
   struct Slot {
     const NpySet& set;
-    std::size_t sample;
+    std::int64_t sample;
     std::size_t b;
     std::size_t batch;
     std::int64_t length;
@@ -75,18 +80,20 @@ class Npy final : public Task {
   void fill_inputs(const Slot& slot, const Numbers& numbers, Batch& batch) const {
     const auto inputs = static_cast<std::size_t>(shape_.inputs);
     const auto words = static_cast<std::size_t>(words_of(shape_.inputs));
-    const auto whole = static_cast<std::size_t>(slot.set.shape.steps);
+    const std::vector<std::int64_t>& strides = slot.set.inputs.strides;
+    const auto next = static_cast<std::size_t>(strides[2]);
     for (std::int64_t t = 0; t < slot.length; ++t) {
-      const std::size_t from = (slot.sample * whole + static_cast<std::size_t>(t)) * inputs;
+      const auto from = static_cast<std::size_t>(slot.sample * strides[0] + t * strides[1]);
       if (shape_.spikes) {
         const std::span<std::uint64_t> to =
             std::span(batch.spikes).subspan(place(t, slot.b, slot.batch, words), words);
         for (std::size_t i = 0; i < inputs; ++i) {
-          if (numbers[from + i] != 0) set_spike(to, i);
+          if (numbers[from + i * next] != 0) set_spike(to, i);
         }
       } else {
         float* const to = &batch.values[place(t, slot.b, slot.batch, inputs)];
-        for (std::size_t i = 0; i < inputs; ++i) to[i] = static_cast<float>(numbers[from + i]);
+        for (std::size_t i = 0; i < inputs; ++i)
+          to[i] = static_cast<float>(numbers[from + i * next]);
       }
     }
   }
@@ -94,15 +101,17 @@ class Npy final : public Task {
   template <class Numbers>
   void fill_wanted(const Slot& slot, const Numbers& numbers, Batch& batch) const {
     const std::size_t width = shape_.classes ? 1 : static_cast<std::size_t>(shape_.outputs);
-    const std::int64_t whole = shape_.every_step ? slot.set.shape.steps : 1;
+    const std::vector<std::int64_t>& strides = slot.set.wanted.strides;
     for (std::int64_t t = 0; t < (shape_.every_step ? slot.length : 1); ++t) {
-      const auto row = slot.sample * static_cast<std::size_t>(whole) + static_cast<std::size_t>(t);
+      const auto from =
+          static_cast<std::size_t>(slot.sample * strides[0] + (t > 0 ? t * strides[1] : 0));
       const std::size_t to = place(t, slot.b, slot.batch, width);
       for (std::size_t o = 0; o < width; ++o) {
+        const auto number = numbers[from + o * static_cast<std::size_t>(strides.back())];
         if (shape_.classes) {
-          batch.classes[to + o] = static_cast<std::int32_t>(numbers[row * width + o]);
+          batch.classes[to + o] = static_cast<std::int32_t>(number);
         } else {
-          batch.targets[to + o] = static_cast<float>(numbers[row * width + o]);
+          batch.targets[to + o] = static_cast<float>(number);
         }
       }
     }

@@ -13,6 +13,7 @@ std::size_t bytes_of(NumberType type) {
       return 1;
     case NumberType::i16:
     case NumberType::u16:
+    case NumberType::f16:
       return 2;
     case NumberType::i32:
     case NumberType::u32:
@@ -26,7 +27,23 @@ std::size_t bytes_of(NumberType type) {
   return 8;
 }
 
-bool is_real(NumberType type) { return type == NumberType::f32 || type == NumberType::f64; }
+bool is_real(NumberType type) {
+  return type == NumberType::f16 || type == NumberType::f32 || type == NumberType::f64;
+}
+
+std::size_t NumberArray::count() const { return data.size() / bytes_of(type); }
+
+std::vector<std::int64_t> strides_of(std::span<const std::int64_t> shape, bool fortran) {
+  std::vector<std::int64_t> strides(shape.size());
+  // Where a size is 0 there is no number, and any stride is right.
+  std::int64_t stride = std::ranges::find(shape, 0) == shape.end() ? 1 : 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t d = fortran ? i : shape.size() - 1 - i;
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  return strides;
+}
 
 std::optional<std::size_t> count_within(std::span<const std::int64_t> shape, std::size_t most) {
   if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 0; })) return {};

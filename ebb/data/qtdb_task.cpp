@@ -123,6 +123,10 @@ class Qtdb final : public Task {
     }
   }
 
+  std::vector<std::string> class_names() const override {
+    return {"P", "PQ", "QR", "RS", "ST", "TP"};
+  }
+
  private:
   std::int64_t steps_;
   std::array<Set, 2> sets_;

@@ -123,7 +123,11 @@ std::optional<NumberArray> matrix(std::span<const std::byte> bytes, std::string_
     reader.refuse("variable ", variable, " of ", shape_text(array.shape), " numbers of ", size,
                   " bytes has ", numbers.bytes.size(), " bytes");
   }
-  array.data.assign(numbers.bytes.begin(), numbers.bytes.end());
+  array.strides = strides_of(array.shape, true);
+  auto held =
+      std::make_shared<const std::vector<std::byte>>(numbers.bytes.begin(), numbers.bytes.end());
+  array.data = *held;
+  array.held = std::move(held);
   return array;
 }
 

@@ -7,6 +7,8 @@
 #include <charconv>
 
 #include "ebb/data/byte_reader.h"
+#include "ebb/data/files_read.h"
+#include "ebb/data/mapped_file.h"
 
 namespace ebb {
 namespace {
@@ -17,7 +19,7 @@ struct TypeRow {
   std::string_view name;
   NumberType type;
 };
-constexpr std::array<TypeRow, 10> kTypes = {{{"b1", NumberType::boolean},
+constexpr std::array<TypeRow, 11> kTypes = {{{"b1", NumberType::boolean},
                                              {"i1", NumberType::i8},
                                              {"u1", NumberType::u8},
                                              {"i2", NumberType::i16},
@@ -25,6 +27,7 @@ constexpr std::array<TypeRow, 10> kTypes = {{{"b1", NumberType::boolean},
                                              {"i4", NumberType::i32},
                                              {"u4", NumberType::u32},
                                              {"i8", NumberType::i64},
+                                             {"f2", NumberType::f16},
                                              {"f4", NumberType::f32},
                                              {"f8", NumberType::f64}}};
 
@@ -124,16 +127,12 @@ class HeaderText {
 };
 
 NumberType number_type(std::string_view descr, std::string_view name) {
-  if (descr.starts_with('>')) {
-    fail(ErrorCode::invalid_argument, name, ": big-endian numbers ('", descr,
-         "'); save x.astype(x.dtype.newbyteorder('<'))");
-  }
-  const std::string_view order = "<|=";
+  const std::string_view order = "<>|=";
   const bool known = !descr.empty() && order.find(descr.front()) != std::string_view::npos;
   const auto row = std::ranges::find(kTypes, known ? descr.substr(1) : descr, &TypeRow::name);
   if (row == kTypes.end()) {
     fail(ErrorCode::invalid_argument, name, ": numbers of type '", descr,
-         "'; allowed are bool, i1 i2 i4 i8, u1 u2 u4, f4 f8");
+         "'; allowed are bool, i1 i2 i4 i8, u1 u2 u4, f2 f4 f8");
   }
   return row->type;
 }
@@ -154,7 +153,7 @@ NumberArray read_npy(std::span<const std::byte> bytes, std::string_view name) {
 
   NumberArray array;
   array.type = number_type(header.type, name);
-  if (header.fortran) reader.refuse("in Fortran order; save numpy.ascontiguousarray(x)");
+  array.swapped = header.type.starts_with('>');
   array.shape = header.shape;
   const std::size_t size = bytes_of(array.type);
   const std::optional<std::size_t> count = count_within(array.shape, reader.left() / size);
@@ -162,8 +161,16 @@ NumberArray read_npy(std::span<const std::byte> bytes, std::string_view name) {
     reader.refuse("its header says ", shape_text(array.shape), " numbers of ", size, " bytes, ",
                   reader.left(), " bytes follow it");
   }
-  const std::span<const std::byte> numbers = reader.take(reader.left());
-  array.data.assign(numbers.begin(), numbers.end());
+  array.strides = strides_of(array.shape, header.fortran);
+  array.data = reader.take(reader.left());
+  return array;
+}
+
+NumberArray map_npy(const std::filesystem::path& path, std::string_view origin) {
+  auto file = std::make_shared<const MappedFile>(path, origin);
+  note_file(path, file->bytes());
+  NumberArray array = read_npy(file->bytes(), path.string());
+  array.held = std::move(file);
   return array;
 }
 

@@ -87,6 +87,8 @@ class Speech final : public Task {
     }
   }
 
+  std::vector<std::string> class_names() const override { return number_names(classes_); }
+
  private:
   void add(const std::filesystem::path& path, std::int64_t& rate) {
     const Label label = parse_stem(path);

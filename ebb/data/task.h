@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct TaskOptions {
   std::filesystem::path data{};  // where files are; tasks without files ignore it
   std::int64_t steps = 0;        // T; 0: the task's own
   std::uint64_t seed = 1;        // for what is drawn at random
+  // For a net that has been trained: the byte of each of its classes (text; empty: those that occur
+  // in the file), and the only split that will be asked for (npy: the other's files may be missing).
+  std::string symbols{};
+  std::optional<Split> only{};
 };
 
 // Reading is done when the task is made; batches are made without it. The same samples are the same
@@ -47,6 +52,11 @@ class Task {
   virtual std::int64_t samples(Split split) const = 0;
   // Fills `batch` with those samples, each 0 <= sample < samples(split), in that order.
   virtual void fill(Split split, std::span<const std::int64_t> samples, Batch& batch) const = 0;
+
+  // What the classes are called, in their order; empty: they have numbers only.
+  virtual std::vector<std::string> class_names() const { return {}; }
+  // Of classes that are bytes: those bytes, in the order of the classes.
+  virtual std::string symbols() const { return {}; }
 
   // Of the files that make_task read for it.
   const DataFingerprint& data() const { return data_; }

@@ -42,6 +42,12 @@ void need_data(const TaskOptions& options, std::string_view origin) {
        " needs files, and no place of data is named; ", origin);
 }
 
+std::vector<std::string> number_names(std::int64_t count) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
 void begin_batch(const Task& task, Split split, std::span<const std::int64_t> samples,
                  Batch& batch) {
   const std::int64_t there = task.samples(split);

@@ -29,6 +29,9 @@ void need_data(const TaskOptions& options, std::string_view origin);
 void begin_batch(const Task& task, Split split, std::span<const std::int64_t> samples,
                  Batch& batch);
 
+// "0", "1" and so on.
+std::vector<std::string> number_names(std::int64_t count);
+
 inline std::size_t index_of(Split split) { return split == Split::train ? 0 : 1; }
 
 // Where step t of the batch's sample b begins, in arrays of [T,B,size].

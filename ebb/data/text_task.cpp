@@ -35,7 +35,7 @@ class Text final : public Task {
  public:
   explicit Text(const TaskOptions& options) : steps_(steps_of(options, kOwnSteps, 1, kMostSteps)) {
     const std::filesystem::path path = text_file(options.data);
-    take_symbols(read_file(path, kOrigin));
+    take_symbols(read_file(path, kOrigin), options.symbols, path.string());
     if (outputs_ < 2 || samples(Split::train) < 1 || samples(Split::test) < 1) {
       fail(ErrorCode::invalid_argument, path.string(), ": ", text_.size(), " bytes, ", outputs_,
            " of them different; sequences of ", steps_,
@@ -69,19 +69,30 @@ class Text final : public Task {
     }
   }
 
+  std::string symbols() const override { return symbols_; }
+
  private:
-  // Numbers for the bytes that occur, in their order.
-  void take_symbols(const std::vector<std::byte>& bytes) {
+  // Numbers for the bytes that occur, in their order, or for those given.
+  void take_symbols(const std::vector<std::byte>& bytes, const std::string& given,
+                    const std::string& name) {
     std::array<bool, 256> occurs{};
     for (const std::byte byte : bytes) occurs[std::to_integer<std::size_t>(byte)] = true;
-    std::array<std::uint8_t, 256> symbol{};
-    for (std::size_t i = 0; i < occurs.size(); ++i) {
-      if (occurs[i]) symbol[i] = static_cast<std::uint8_t>(outputs_++);
+    std::array<int, 256> symbol{};
+    symbol.fill(-1);
+    for (std::size_t i = 0; i < occurs.size() && given.empty(); ++i) {
+      if (occurs[i]) symbols_ += static_cast<char>(i);
     }
+    if (!given.empty()) symbols_ = given;
+    for (const char byte : symbols_) symbol[static_cast<std::uint8_t>(byte)] = outputs_++;
     text_.resize(bytes.size());
-    std::ranges::transform(bytes, text_.begin(), [&](std::byte byte) {
-      return symbol[std::to_integer<std::size_t>(byte)];
-    });
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const int own = symbol[std::to_integer<std::size_t>(bytes[i])];
+      if (own < 0) {
+        fail(ErrorCode::invalid_argument, name, ": byte ", i, " is ",
+             std::to_integer<int>(bytes[i]), ", which the text of the training did not have");
+      }
+      text_[i] = static_cast<std::uint8_t>(own);
+    }
   }
   std::int64_t begin(Split split) const { return split == Split::train ? 0 : end(Split::train); }
   std::int64_t end(Split split) const {
@@ -90,7 +101,8 @@ class Text final : public Task {
   }
 
   std::int64_t steps_;
-  std::int64_t outputs_ = 0;
+  std::string symbols_;  // the bytes of the classes
+  int outputs_ = 0;
   std::vector<std::uint8_t> text_;  // symbols
 };
 

@@ -79,10 +79,10 @@ std::int64_t prepare(const fs::path& directory) {
 }
 
 CheckpointFile write_part(const fs::path& directory, const std::string& name,
-                          std::span<const TensorView> tensors) {
+                          std::span<const TensorView> tensors, TensorNotes notes) {
   NewFile file(directory / name);
-  // PyTorch's readers of models look for this note.
-  write_safetensors(tensors, {{"format", "pt"}},
+  notes["format"] = "pt";  // PyTorch's readers of models look for it
+  write_safetensors(tensors, notes,
                     [&file](std::span<const std::byte> bytes) { file.write(bytes); });
   file.sync();
   return {name, file.bytes(), file.checksum()};
@@ -127,7 +127,7 @@ CheckpointIndex index_of(const fs::path& directory, const std::string& text) {
   }
 }
 
-Checkpoint load(const fs::path& directory, const std::string& text) {
+Checkpoint load(const fs::path& directory, const std::string& text, bool with_optimiser) {
   CheckpointIndex index = index_of(directory, text);
   try {
     auto held = std::make_shared<std::pair<std::vector<std::byte>, std::vector<std::byte>>>();
@@ -136,8 +136,12 @@ Checkpoint load(const fs::path& directory, const std::string& text) {
     checkpoint.seed = index.seed;
     checkpoint.options = std::move(index.options);
     checkpoint.data = index.data;
-    checkpoint.model = read_part(directory, index.model, held->first).tensors;
-    checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
+    Safetensors model = read_part(directory, index.model, held->first);
+    checkpoint.model = std::move(model.tensors);
+    checkpoint.notes = std::move(model.notes);
+    if (with_optimiser) {
+      checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
+    }
     checkpoint.held = std::move(held);
     return checkpoint;
   } catch (const Error& error) {
@@ -176,8 +180,8 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint) {
   const std::string model = generation_file(kModel, generation);
   const std::string optimiser = generation_file(kOptimiser, generation);
   try {
-    index.model = write_part(directory, model, checkpoint.model);
-    index.optimiser = write_part(directory, optimiser, checkpoint.optimiser);
+    index.model = write_part(directory, model, checkpoint.model, checkpoint.notes);
+    index.optimiser = write_part(directory, optimiser, checkpoint.optimiser, {});
     const std::string text = to_text(index);
     sync_directory(directory);
     replace_file(directory / kIndexFile, text);
@@ -196,11 +200,13 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint) {
   clean(directory, index);
 }
 
-Checkpoint load_checkpoint(const fs::path& directory) {
+namespace {
+
+Checkpoint load_whole(const fs::path& directory, bool with_optimiser) {
   check_directory(directory);
   for (std::optional<std::string> text = read_index(directory); text;) {
     try {
-      return load(directory, *text);
+      return load(directory, *text, with_optimiser);
     } catch (const Error&) {
       // Another process may have saved meanwhile and removed what this train.json names.
       std::optional<std::string> now = read_index(directory);
@@ -210,5 +216,10 @@ Checkpoint load_checkpoint(const fs::path& directory) {
   }
   fail_missing(directory);
 }
+
+}  // namespace
+
+Checkpoint load_checkpoint(const fs::path& directory) { return load_whole(directory, true); }
+Checkpoint load_model(const fs::path& directory) { return load_whole(directory, false); }
 
 }  // namespace ebb

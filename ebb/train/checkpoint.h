@@ -30,6 +30,7 @@ struct Checkpoint {
   std::string options = "{}";  // the caller's own, a JSON object
   DataFingerprint data;        // that it was trained with
   std::vector<TensorView> model, optimiser;
+  TensorNotes notes = {};  // in the model's files
   // What the tensors of a loaded checkpoint look into.
   std::shared_ptr<const void> held;
 };
@@ -52,5 +53,7 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint);
 // Throws Error(io): the directory or train.json is missing, a file is missing, of another generation or
 // not as it was written, to the byte (named in the message); Error(unavailable): written by a later version.
 Checkpoint load_checkpoint(const std::filesystem::path& directory);
+// The same without the optimiser's state, whose file may be missing.
+Checkpoint load_model(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -222,6 +222,14 @@ std::string to_json(const TrainOptions& options) {
   return json.dump(2);
 }
 
+bool is_free_option(std::string_view key) {
+  for (const char* free : {"budget", "strategy", "iterations", "epochs", "evaluate", "test_samples",
+                           "save_seconds", "data", "threads"}) {
+    if (key == free) return true;
+  }
+  return false;
+}
+
 std::int64_t truncation(const TrainOptions& options) {
   if (!options.strategy.starts_with(kTruncated)) return 0;
   const std::string_view word = std::string_view(options.strategy).substr(kTruncated.size());

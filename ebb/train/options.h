@@ -58,6 +58,9 @@ bool needs_one(std::string_view key);
 TrainOptions options_from_json(std::string_view text, std::string_view what);
 std::string to_json(const TrainOptions& options);
 
+// Whether an option may change when training goes on: it decides none of the numbers.
+bool is_free_option(std::string_view key);
+
 // K of "truncated:K", or 0.
 std::int64_t truncation(const TrainOptions& options);
 // The budget's bytes, where keeping everything takes `plain`.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <sstream>
 
 #include "ebb/core/at.h"
@@ -13,6 +11,9 @@
 #include "ebb/core/error.h"
 #include "ebb/plan/strategies.h"
 #include "ebb/train/checkpoint.h"
+#include "ebb/train/model_tensors.h"
+#include "ebb/train/tested.h"
+#include "ebb/train/trained.h"
 
 namespace ebb {
 namespace {
@@ -26,20 +27,6 @@ TaskOptions task_of(const TrainOptions& options) {
   return task;
 }
 
-Metrics metrics_of(const TaskShape& shape, std::int64_t iteration, Split split, const Score& score,
-                   double seconds) {
-  Metrics metrics;
-  metrics.iteration = iteration;
-  metrics.split = split;
-  metrics.loss = score.loss / score.targets;
-  if (shape.classes) {
-    metrics.metric = "accuracy";
-    metrics.value = score.correct / score.targets;
-  }
-  metrics.seconds = seconds;
-  return metrics;
-}
-
 // What is called while processes wait for others, as long as this lives.
 struct Waiting {
   Waiting(Ranks& all, std::function<void()> call) : ranks(all) {
@@ -50,6 +37,7 @@ struct Waiting {
   ~Waiting() { ranks.set_waiting({}); }
   Ranks& ranks;
 };
+
 std::string words(const DataFingerprint& data) {
   return std::to_string(data.files) + (data.files == 1 ? " file of " : " files of ") +
          std::to_string(data.bytes) + " bytes";
@@ -185,9 +173,8 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
   return metrics;
 }
 
-// Every process takes its share of the test samples; where they end within a batch the rest of it is
-// the first sample without its target. It is not stopped halfway: the checkpoint of its iteration
-// could not tell that its line is missing.
+// Every process takes its share of the test samples. It is not stopped halfway: the checkpoint of its
+// iteration could not tell that its line is missing.
 template <class Number>
 std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
   const std::int64_t samples = std::min(task_->samples(Split::test), options_.test_samples);
@@ -195,22 +182,7 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
   Score all;
   const std::int64_t ranks = ranks_.size(), batch = options_.batch;
   for (std::int64_t from = 0; from < samples; from += batch * ranks) {
-    std::vector<std::int64_t> these(at(batch), 0);
-    const std::int64_t own = from + batch * ranks_.rank();
-    const std::int64_t here = std::clamp<std::int64_t>(samples - own, 0, batch);
-    std::iota(these.begin(), these.begin() + here, own);
-    task_->fill(Split::test, these, batch_);
-    const std::int64_t times = shape_.every_step ? shape_.steps : 1;
-    for (std::int64_t t = 0; t < times; ++t) {
-      for (std::int64_t b = here; b < batch; ++b) {
-        if (shape_.classes) {
-          batch_.classes[at(t * batch + b)] = -1;
-        } else {
-          std::fill_n(batch_.targets.begin() + (t * batch + b) * shape_.outputs, shape_.outputs,
-                      std::numeric_limits<float>::quiet_NaN());
-        }
-      }
-    }
+    fill_tested(*task_, Split::test, from + batch * ranks_.rank(), samples, batch, batch_);
     all += run_->test(batch_);
   }
   add_up(ranks_, all);
@@ -327,37 +299,6 @@ TrainPlan Trainer<Number>::described(const Plan& chosen, Bytes budget) {
 }
 
 template <class Number>
-std::vector<TensorView> Trainer<Number>::model_tensors() {
-  std::vector<TensorView> tensors;
-  Network<Number>& network = run_->network();
-  const std::string top = "_l" + std::to_string(options_.layers);
-  for (const NetworkParameter& own : network.layout()) {
-    std::string name = own.name;
-    if (name.ends_with(top)) {  // as a torch.nn.Linear called readout has them
-      name = "readout." + name.substr(0, name.size() - top.size());
-      if (name == "readout.weight_ih") name = "readout.weight";
-      if (name == "readout.bias_ih") name = "readout.bias";
-    }
-    const std::span<Number> part = network.values().subspan(at(own.offset), at(own.size));
-    tensors.push_back(view_tensor<Number>(name, own.shape, part));
-  }
-  for (std::int64_t l = 0; l < options_.layers; ++l) {
-    const auto add = [&](const char* weights, const Pattern* pattern) {
-      if (pattern == nullptr) return;
-      const std::string name = weights + std::to_string(l);
-      tensors.push_back(view_tensor<std::int64_t>(
-          name + ".starts", {static_cast<std::int64_t>(pattern->starts.size())}, pattern->starts));
-      tensors.push_back(view_tensor<std::int32_t>(
-          name + ".columns", {static_cast<std::int64_t>(pattern->columns.size())},
-          pattern->columns));
-    };
-    add("weight_ih_l", network.input_pattern(l));
-    add("weight_hh_l", network.recurrent_pattern(l));
-  }
-  return tensors;
-}
-
-template <class Number>
 void Trainer<Number>::save(std::int64_t iteration) {
   saved_at_ = seconds();
   if (!metrics_ || iteration == saved_) return;
@@ -367,7 +308,8 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.seed = options_.seed;
   checkpoint.options = to_json(options_);
   checkpoint.data = task_->data();
-  checkpoint.model = model_tensors();
+  checkpoint.model = model_tensors(run_->network(), options_.layers);
+  checkpoint.notes = model_notes(options_, *task_, iteration);
   checkpoint.optimiser = optimiser_.state();
   save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
@@ -380,12 +322,7 @@ void Trainer<Number>::save_whole() {
 
 template <class Number>
 void Trainer<Number>::restore(const Checkpoint& from) {
-  for (const TensorView& own : model_tensors()) {
-    if (own.type != tensor_type<Number>()) continue;  // a pattern, drawn again by the seed
-    auto* const numbers = reinterpret_cast<Number*>(const_cast<std::byte*>(own.bytes.data()));
-    const TensorView& saved = find_tensor(from.model, own.name);
-    copy_tensor<Number>(saved, {numbers, own.bytes.size() / sizeof(Number)});
-  }
+  restore_model(run_->network(), options_.layers, from.model);
   optimiser_.restore(from.optimiser);
   first_ = from.iteration;
   saved_ = first_;

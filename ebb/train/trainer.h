@@ -33,7 +33,6 @@ class Trainer {
   void restore(const Checkpoint& from);
   TrainPlan described(const Plan& plan, Bytes budget);
   std::stop_token stop() const;
-  std::vector<TensorView> model_tensors();
   double seconds() const;
   // Throws Error(invalid_argument) if more are done already.
   std::int64_t all_iterations() const;

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with it
     from ebb._loop.verify import verify as verify
     from ebb._loop.while_loop import while_loop as while_loop
     from ebb._offload.offload import offload as offload
+    from ebb.nn._trained import load as load
 
 # Where names live that need more than NumPy; a module stands for itself.
 _LATER = {
@@ -40,6 +41,7 @@ _LATER = {
     "decompress": "ebb._compress.compress",
     "fit": "ebb._fit.fit",
     "last_report": "ebb._loop.last_report",
+    "load": "ebb.nn._trained",
     "nn": "",
     "offload": "ebb._offload.offload",
     "probe": "ebb._loop.probe",

@@ -43,6 +43,12 @@ class ImageTask : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(ImageTask, NamesOfClasses) {
+  EXPECT_EQ(make("mnist")->class_names().at(7), "7");
+  EXPECT_EQ(make("permuted-fashion-mnist")->class_names().size(), 10U);
+  EXPECT_EQ(make("fashion-mnist")->class_names().back(), "Ankle boot");
+}
+
 TEST_F(ImageTask, PixelByPixel) {
   const auto task = make("mnist");
   EXPECT_EQ(task->shape().steps, 784);

@@ -67,6 +67,29 @@ TEST_F(NpyTask, ClassesAtEveryStepWithLengths) {
   EXPECT_THAT(filled(*make(2), Split::train, {1, 0}).lengths, ElementsAre(2, 2));
 }
 
+// The same numbers as the fixture's, in the other orders and in half precision.
+TEST_F(NpyTask, OrdersAndHalves) {
+  const std::vector<float> wanted = filled(*make(), Split::train, {1, 0}).values;
+  const std::string fortran = "'fortran_order': True, 'shape': (2, 3, 2)}";
+  put("x_train",
+      npy_with("{'descr': '|u1', " + fortran, std::string("\0\6\2\10\4\12\1\7\3\11\5\13", 12)));
+  EXPECT_EQ(filled(*make(), Split::train, {1, 0}).values, wanted);
+  std::string halves;
+  for (const std::uint64_t bits :
+       std::initializer_list<std::uint64_t>{0x0000, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600,
+                                            0x4700, 0x4800, 0x4880, 0x4900, 0x4980}) {
+    halves += big(bits, 2);
+  }
+  put("x_train", npy(">f2", "(2, 3, 2)", halves));
+  EXPECT_EQ(filled(*make(), Split::train, {1, 0}).values, wanted);
+  put("y_train", npy_with("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}",
+                          std::string("\0\3\1\4\2\5", 6)));
+  EXPECT_THAT(filled(*make(), Split::train, {0, 1}).classes, ElementsAre(0, 3, 1, 4, 2, 5));
+  put("y_train", npy_with("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}",
+                          numbers<float>({1, 3, 2, 4})));
+  EXPECT_THAT(filled(*make(), Split::train, {0, 1}).targets, ElementsAre(1, 2, 3, 4));
+}
+
 TEST_F(NpyTask, Targets) {
   put("y_train", npy("<f8", "(2, 2)", numbers<double>({.5, 1, 2, 3})));
   EXPECT_EQ(make()->shape().outputs, 2);
@@ -113,6 +136,18 @@ TEST_F(NpyTask, TestSet) {
   put("x_test", npy("<f4", "(1, 3, 2)", numbers<float>({1, 2, 3, 4, 5, 6})));
   put("y_test", npy("<f4", "(1, 1)", numbers<float>({1})));
   EXPECT_THAT(refusal(), HasSubstr("and 1 targets"));
+}
+
+TEST_F(NpyTask, TheTestSetAlone) {
+  put("x_test", npy("<f4", "(1, 3, 2)", numbers<float>({1, 2, 3, 4, 5, 6})));
+  put("y_test", npy("|u1", "(1,)", "\2"));
+  std::filesystem::remove(folder_.path() + "/x_train.npy");
+  EXPECT_THAT(io_message_of([&] { make(); }), HasSubstr("x_train.npy"));
+  const auto task =
+      make_task({.name = "npy", .data = folder_.path(), .only = std::optional(Split::test)});
+  EXPECT_EQ(task->samples(Split::train), 0);
+  EXPECT_EQ(task->samples(Split::test), 1);
+  EXPECT_EQ(task->shape().outputs, 3);
 }
 
 TEST_F(NpyTask, InputsThatDoNotFit) {

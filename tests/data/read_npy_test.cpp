@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
+
 #include "tests/data/made_files.h"
 
 namespace ebb::test::read_npy_test {
@@ -13,7 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-NumberArray read(const std::string& bytes) { return read_npy(bytes_of(bytes), "f.npy"); }
+NumberArray read(const std::string& bytes) {
+  auto held = std::make_shared<const std::string>(bytes);
+  NumberArray array = read_npy(bytes_of(*held), "f.npy");
+  array.held = std::move(held);
+  return array;
+}
 std::string refusal(const std::string& bytes) {
   return message_of([&] { read(bytes); });
 }
@@ -42,6 +50,32 @@ TEST(ReadNpy, EveryType) {
   expect_type<double>("<f8", NumberType::f64);
 }
 
+TEST(ReadNpy, HalfPrecision) {
+  const NumberArray array = read(npy("<f2", "(3,)", numbers<std::uint16_t>({0, 0x3c00, 0x7c00})));
+  EXPECT_EQ(array.type, NumberType::f16);
+  EXPECT_TRUE(is_real(array.type));
+  with_numbers(array, [](auto each) {
+    EXPECT_EQ(each[1], 1);
+    EXPECT_TRUE(std::isinf(static_cast<float>(each[2])));
+  });
+}
+
+TEST(ReadNpy, BigEndian) {
+  const NumberArray array = read(npy(">i2", "(2,)", std::string("\1\2\0\3", 4)));
+  with_numbers(array, [](auto each) {
+    EXPECT_EQ(each[0], 0x102);
+    EXPECT_EQ(each[1], 3);
+  });
+}
+
+TEST(ReadNpy, OrdersOfPlaces) {
+  const std::string shape = "'shape': (2, 3, 4)}", data(24, 'a');
+  EXPECT_THAT(read(npy_with("{'descr': '|u1', 'fortran_order': False, " + shape, data)).strides,
+              ElementsAre(12, 4, 1));
+  EXPECT_THAT(read(npy_with("{'descr': '|u1', 'fortran_order': True, " + shape, data)).strides,
+              ElementsAre(1, 2, 6));
+}
+
 TEST(ReadNpy, Shapes) {
   EXPECT_THAT(read(npy("|u1", "()", "a")).shape, IsEmpty());
   EXPECT_THAT(read(npy("|u1", "(2,)", "ab")).shape, ElementsAre(2));
@@ -63,13 +97,10 @@ TEST(ReadNpy, EveryVersionAndAnyOrderOfKeys) {
 }
 
 TEST(ReadNpy, OtherArrays) {
-  EXPECT_THAT(refusal(npy(">f4", "(1,)", "abcd")), HasSubstr("big-endian"));
   EXPECT_THAT(refusal(npy("|O", "(1,)", "abcd")), HasSubstr("numbers of type '|O'; allowed are"));
-  for (const std::string type : {"<f2", "<c8", "<U3", "<u8", "", "<", "f"}) {
+  for (const std::string type : {"<c8", "<U3", "<u8", "", "<", "f"}) {
     EXPECT_THAT(refusal(npy(type, "(1,)", "abcdefgh")), HasSubstr("numbers of type '" + type));
   }
-  EXPECT_THAT(refusal(npy_with("{'descr': '|u1', 'fortran_order': True, 'shape': (1,)}", "a")),
-              HasSubstr("Fortran order"));
   EXPECT_THAT(
       refusal(npy_with("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "abcd")),
       HasSubstr("structured"));

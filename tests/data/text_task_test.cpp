@@ -49,6 +49,19 @@ TEST_F(TextTask, TheNextByteAtEveryStep) {
   EXPECT_EQ(test.classes[3], (90 + 8) % 80);
 }
 
+TEST_F(TextTask, TheTableOfAnotherText) {
+  write_file(path(), "cacacacacacacacacacacacacacaca");
+  const auto read = [&](const std::string& symbols) {
+    return make_task({.name = "text", .data = path(), .steps = 1, .symbols = symbols});
+  };
+  EXPECT_EQ(make(1, path())->symbols(), "ac");
+  const auto task = read("abc");
+  EXPECT_EQ(task->symbols(), "abc");
+  EXPECT_EQ(task->shape().outputs, 3);
+  EXPECT_THAT(firing(filled(*task, Split::train, {0}), task->shape(), 1, 0, 0), ElementsAre(2));
+  EXPECT_THAT(message_of([&] { read("ab"); }), HasSubstr("a.txt: byte 0 is 99, which the text"));
+}
+
 TEST_F(TextTask, SymbolsInTheOrderOfBytes) {
   write_file(path(),
              "b\xff"

@@ -15,7 +15,7 @@ namespace {
 void read(std::span<const std::byte> bytes) {
   try {
     const ebb::NumberArray array = ebb::read_npy(bytes, "file");
-    const std::size_t numbers = array.data.size() / ebb::bytes_of(array.type);
+    const std::size_t numbers = array.count();
     if (ebb::count_within(array.shape, numbers) != numbers) std::abort();
   } catch (const ebb::Error&) {
   }

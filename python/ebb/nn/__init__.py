@@ -7,10 +7,24 @@ model that is there already such ones, ``revert`` makes them torch's again.
 
 from ebb.nn._convert import convert, revert
 from ebb.nn._report import LayerReport
+from ebb.nn._trained import Leaky, Trained
 from ebb.nn.rnn import GRU, LSTM, RNN
 from ebb.nn.spiking import ALIF, LIF, ALIFCell, LIFCell
 
-__all__ = ["ALIF", "GRU", "LIF", "LSTM", "RNN", "ALIFCell", "LIFCell", "LayerReport", "convert", "revert"]
+__all__ = [
+    "ALIF",
+    "GRU",
+    "LIF",
+    "LSTM",
+    "RNN",
+    "ALIFCell",
+    "LIFCell",
+    "LayerReport",
+    "Leaky",
+    "Trained",
+    "convert",
+    "revert",
+]
 
 for _name in __all__:  # the names that users write, in tracebacks and pickles too
     globals()[_name].__module__ = "ebb.nn"

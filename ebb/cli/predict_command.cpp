@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/predict_command.h"
+
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "ebb/cli/heading.h"
+#include "ebb/cli/interrupt.h"
+#include "ebb/core/error.h"
+#include "ebb/core/json.h"
+#include "ebb/core/units.h"
+#include "ebb/core/words.h"
+#include "ebb/core/workers.h"
+#include "ebb/train/predict.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kPredictFooter = R"(
+RUN is the folder of ebb train --out, or its model.safetensors.
+
+--data is an array of NumPy: sequences [N,T,I], or one of [T,I]; where the net
+has one input, [N,T] too. Its numbers are what the net reads, as its task made
+them in training; for a net on spikes they are 0 and 1. They are read as they
+are needed, and outputs written as they come: memory depends neither on T nor
+on N.
+
+Outputs are [N,T,O] where the task has a target at every step and [N,O], those
+of the last step, otherwise; of one sequence, the same without N. Those of
+classes are the logits.
+
+Exit codes: 0 done, 2 bad usage or data, 4 a file fails, 130 stopped.
+
+Examples
+  ebb predict run --data x.npy -o y.npy
+  ebb predict run --data x.npy -o classes.npy --classes
+  ebb predict run/model.safetensors --data long.npy -o y.npy --every-step
+)";
+
+struct PredictWords {
+  std::string run;
+  std::optional<std::string> data, out, batch, threads;
+  bool every_step = false, last = false, classes = false, json = false;
+};
+
+PredictOptions options_of(const PredictWords& words) {
+  PredictOptions options;
+  if (!words.data) fail(ErrorCode::invalid_argument, "--data is missing; name an .npy file");
+  if (!words.out) fail(ErrorCode::invalid_argument, "--out is missing; name an .npy file");
+  if (words.every_step && words.last) {
+    fail(ErrorCode::invalid_argument, "--every-step and --last are both given; give one of them");
+  }
+  options.data = *words.data;
+  options.out = *words.out;
+  if (words.every_step || words.last) options.every_step = words.every_step;
+  options.classes = words.classes;
+  if (words.batch) options.batch = read_count("--batch", *words.batch, 1, 65'535);
+  if (words.threads) {
+    options.threads = static_cast<int>(read_count("--threads", *words.threads, 1, Workers::kMost));
+  }
+  return options;
+}
+
+void answer(const PredictWords& words, std::ostream& out) {
+  PredictOptions options = options_of(words);
+  const Interrupt interrupt;
+  options.stop = interrupt.token();
+  const TrainedModel model = load_trained(words.run);
+  const PredictResult result = predict(model, options);
+  if (words.json) {
+    Json json{{"out", *words.out},
+              {"shape", result.shape},
+              {"dtype", result.dtype},
+              {"seconds", result.seconds}};
+    if (!model.classes.empty()) json["classes"] = model.classes;
+    out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    return;
+  }
+  out << *words.out << ": [";
+  for (std::size_t i = 0; i < result.shape.size(); ++i) {
+    out << (i == 0 ? "" : ",") << result.shape[i];
+  }
+  out << "] of " << result.dtype << ", in " << format_seconds(result.seconds) << '\n';
+}
+
+}  // namespace
+
+Command declare_predict(CLI::App& app) {
+  const auto words = std::make_shared<PredictWords>();
+  Heading net(app, "The net");
+  net.argument("RUN", words->run, "Folder of a run, or its model.safetensors");
+  Heading files(app, "The files");
+  files.option("--data", words->data, "X.npy", "Sequences");
+  files.option("-o,--out", words->out, "Y.npy", "Where the outputs go");
+  Heading outputs(app, "The outputs");
+  outputs.flag("--every-step", words->every_step, "Of every time step");
+  outputs.flag("--last", words->last, "Of the last time step");
+  outputs.flag("--classes", words->classes, "The number of the likeliest class, as int64");
+  Heading work(app, "The work");
+  work.option("--batch", words->batch, "B", "Sequences beside each other; default the run's");
+  work.option("--threads", words->threads, "N", "Default the run's");
+  Heading output(app, "The answer");
+  output.flag("--json", words->json, "Machine-readable: one object");
+  set_footer(app, kPredictFooter);
+  return [words](std::ostream& out, std::ostream&) { answer(*words, out); };
+}
+
+}  // namespace ebb

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "ebb/core/error.h"
+
+namespace ebb {
+
+MappedFile::MappedFile(const std::filesystem::path& path, std::string_view origin) {
+  const std::string name = path.string();
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    fail(ErrorCode::io, "there is no file ", name, "; ", origin);
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    fail(ErrorCode::io, name, " is not a file; ", origin);
+  }
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(ErrorCode::io, name, ": it cannot be opened: ", std::strerror(errno));
+  struct stat found{};
+  void* start = nullptr;
+  int failed = ::fstat(fd, &found) == 0 ? 0 : errno;
+  const auto size = static_cast<std::size_t>(found.st_size);
+  if (failed == 0 && size > 0) {  // there are no mappings of nothing
+    start = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (start == MAP_FAILED) failed = errno;
+  }
+  ::close(fd);
+  if (failed != 0) fail(ErrorCode::io, name, ": it cannot be mapped: ", std::strerror(failed));
+  bytes_ = {static_cast<const std::byte*>(start), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void forget(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size();
+  // Without it all is as before, but for the memory.
+  [[maybe_unused]] const int told =
+      ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace ebb

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/train/npy_output.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "ebb/store/file.h"
+
+namespace ebb {
+namespace {
+
+std::filesystem::path path_beside(std::filesystem::path path) {
+  path += kUnfinished;
+  return path;
+}
+
+int open_new(const std::filesystem::path& path) {
+  const int fd = file_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) fail_file(path, "opened", errno);
+  return fd;
+}
+
+// Version 1.0, of a whole number of 64 bytes.
+std::string npy_header(std::string_view type, std::span<const std::int64_t> shape) {
+  constexpr std::size_t kBefore = 10, kWhole = 64;
+  std::string text = "{'descr': '" + std::string(type) + "', 'fortran_order': False, 'shape': (";
+  for (const std::int64_t size : shape) text += std::to_string(size) + ",";
+  text += ")}";
+  text.append(kWhole - (kBefore + text.size() + 1) % kWhole, ' ');
+  text += '\n';
+  std::string file("\x93NUMPY\x01\x00", 8);
+  file += static_cast<char>(text.size() & 0xff);
+  file += static_cast<char>(text.size() >> 8);
+  return file + text;
+}
+
+}  // namespace
+
+NpyOutput::NpyOutput(std::filesystem::path path, std::string_view type, std::size_t number_bytes,
+                     std::span<const std::int64_t> shape)
+    : path_(std::move(path)),
+      beside_(path_beside(path_)),
+      file_(open_new(beside_)),
+      number_bytes_(number_bytes) {
+  const std::string header = npy_header(type, shape);
+  put(0, std::as_bytes(std::span(header)));
+  header_ = std::ssize(header);
+}
+
+NpyOutput::~NpyOutput() {
+  std::error_code ignored;
+  if (!is_finished_) std::filesystem::remove(beside_, ignored);
+}
+
+void NpyOutput::write(std::int64_t first, std::span<const std::byte> numbers) {
+  put(header_ + first * static_cast<std::int64_t>(number_bytes_), numbers);
+}
+
+void NpyOutput::put(std::int64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = file_calls().pwrite(file_.get(), bytes.data(), bytes.size(), offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail_file(path_, "written", done < 0 ? errno : EIO);
+    offset += done;
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+}
+
+void NpyOutput::finish() {
+  rename_file(beside_, path_);
+  is_finished_ = true;
+}
+
+}  // namespace ebb
