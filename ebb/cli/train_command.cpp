@@ -134,7 +134,7 @@ struct Words {
   std::vector<std::string> tiers;
   std::string config, out, resume, patience;
   TrainPlanWords plan;
-  bool json = false, data_changed_ok = false;
+  bool json = false, data_changed_ok = false, save_failure_ok = false;
 };
 
 std::string option_of(std::string key) {
@@ -280,6 +280,11 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
         if (!out) interrupt.stop();
       };
     }
+    if (words.save_failure_ok) {
+      settings.save_failed = [&err](const std::string& why) {
+        err << "ebb train: " << why << "; training goes on\n" << std::flush;
+      };
+    }
     const TrainResult result =
         from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
@@ -372,6 +377,9 @@ Command declare_train(CLI::App& app) {
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
   files.flag("--data-changed-ok", words->data_changed_ok,
              "Go on with data that are not the checkpoint's");
+  files.flag(
+      "--save-failure-ok", words->save_failure_ok,
+      "Go on where a checkpoint or a line of metrics cannot\nbe written, and try again later");
   Heading processes(app, "Several processes");
   processes.option("--patience", words->patience, "S",
                    "Seconds that a process waits for the others before it\nends all; default 600, "

@@ -57,6 +57,10 @@ struct TrainSettings {
   std::stop_token stop;
   std::function<void(const TrainPlan&)> planned;
   std::function<void(const TrainLine&)> line;
+  // Called with the reason where metrics or a checkpoint cannot be written, and training goes on: lines
+  // wait for the next time, and the last good checkpoint is as it was. Null: it is an error, as it
+  // always is after the last iteration.
+  std::function<void(const std::string&)> save_failed;
 };
 
 struct TrainResult {

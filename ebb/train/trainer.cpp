@@ -192,13 +192,35 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
 
 template <class Number>
 void Trainer<Number>::tell(const Metrics& metrics) {
-  if (metrics_) metrics_->append(metrics);
+  if (metrics_) {
+    unwritten_.push_back(metrics);
+    const bool told = unwritten_.size() > 1;
+    try {
+      write_lines();
+    } catch (const Error& error) {
+      if (!goes_on_after(error)) throw;
+      if (!told) settings_.save_failed(error.what());
+    }
+  }
   if (!settings_.line) return;
   TrainLine line;
   line.metrics = metrics;
   line.activity = run_->activity();
   line.dropped_spikes = run_->dropped_spikes();
   settings_.line(line);
+}
+
+template <class Number>
+bool Trainer<Number>::goes_on_after(const Error& error) const {
+  return error.code() == ErrorCode::io && settings_.save_failed;
+}
+
+template <class Number>
+void Trainer<Number>::write_lines() {
+  while (!unwritten_.empty()) {
+    metrics_->append(unwritten_.front());
+    unwritten_.pop_front();
+  }
 }
 
 template <class Number>
@@ -225,7 +247,11 @@ TrainResult Trainer<Number>::run() {
       if (is_last || (options_.evaluate > 0 && (i + 1) % options_.evaluate == 0)) {
         if ((result.test = test(i + 1))) tell(*result.test);
       }
-      if (is_last || seconds() - saved_at_ >= options_.save_seconds) save(i + 1);
+      if (is_last) {
+        save(i + 1);
+      } else if (seconds() - saved_at_ >= options_.save_seconds) {
+        save_if_possible(i + 1);
+      }
     }
   } catch (const Error& error) {
     // Parameters are those of the last whole iteration: a stop comes before they change.
@@ -302,6 +328,7 @@ template <class Number>
 void Trainer<Number>::save(std::int64_t iteration) {
   saved_at_ = seconds();
   if (!metrics_ || iteration == saved_) return;
+  write_lines();
   metrics_->sync();
   Checkpoint checkpoint;
   checkpoint.iteration = iteration;
@@ -313,6 +340,16 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.optimiser = optimiser_.state();
   save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
+}
+
+template <class Number>
+void Trainer<Number>::save_if_possible(std::int64_t iteration) {
+  try {
+    save(iteration);
+  } catch (const Error& error) {
+    if (!goes_on_after(error)) throw;
+    settings_.save_failed(error.what());
+  }
 }
 
 template <class Number>

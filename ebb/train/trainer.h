@@ -2,9 +2,11 @@
 // The loop behind train(), for one type of numbers.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 
+#include "ebb/core/error.h"
 #include "ebb/data/sampler.h"
 #include "ebb/train/batch_run.h"
 #include "ebb/train/train.h"
@@ -29,7 +31,10 @@ class Trainer {
   std::optional<Metrics> test(std::int64_t iteration);
   void tell(const Metrics& metrics);
   void save(std::int64_t iteration);
+  void save_if_possible(std::int64_t iteration);
   void save_whole();
+  void write_lines();
+  bool goes_on_after(const Error& error) const;
   void restore(const Checkpoint& from);
   TrainPlan described(const Plan& plan, Bytes budget);
   std::stop_token stop() const;
@@ -48,6 +53,7 @@ class Trainer {
   std::optional<BatchRun<Number>> run_;
   Optimiser<Number> optimiser_;
   std::optional<MetricsFile> metrics_;
+  std::deque<Metrics> unwritten_;  // lines that could not be written yet
   std::int64_t first_ = 0, saved_ = -1;
   // Iterations after which parameters and metrics are what they are now; -1: between two of them.
   std::int64_t whole_ = -1;

@@ -54,8 +54,9 @@ TEST(TrainHelp, ListsEveryOption) {
     const bool is_hidden = std::find(hidden.begin(), hidden.end(), key) != hidden.end();
     EXPECT_EQ(help.out.find("  " + option + " ") != std::string::npos, !is_hidden) << option;
   }
-  for (const char* option : {"--tier", "--plan-only", "--find-budget", "--config", "--out",
-                             "--resume", "--data-changed-ok", "--patience", "--json"}) {
+  for (const char* option :
+       {"--tier", "--plan-only", "--find-budget", "--config", "--out", "--resume",
+        "--data-changed-ok", "--save-failure-ok", "--patience", "--json"}) {
     EXPECT_THAT(help.out, HasSubstr(std::string("  ") + option + " "));
   }
 }

@@ -201,6 +201,27 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(tmp_path):
     ebb(f"--resume {tmp_path}/run --iterations 7")
 
 
+def test_saving_that_fails_need_not_end_training(tmp_path):
+    """Files may be a little longer than the metrics of some iterations, and no checkpoint fits; then they may be longer."""
+    words = f"{SMALL.replace('--iterations 5', '--iterations 400')} --json"
+    ebb(f"{words} --out {tmp_path}/whole")
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, resource.RLIM_INFINITY))
+
+    process = start(f"{words} --save-seconds 0.02 --save-failure-ok --out {tmp_path}/run", preexec_fn=small_files)
+    wait_for(process, 30)
+    assert not (tmp_path / "run" / "train.json").exists()
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    told = err.splitlines()
+    assert all("File too large" in line and line.endswith("training goes on") for line in told)
+    assert any("checkpoint" in line for line in told) and sum("metrics.jsonl" in line for line in told) >= 1
+    assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
+    assert column(tmp_path / "run") == column(tmp_path / "whole")
+
+
 def test_goes_on_with_other_threads(tmp_path):
     words = "--task adding --steps 30 --cell lstm --hidden 32 --batch 16 --threads 1 --json"
     ebb(f"{words} --iterations 6 --out {tmp_path}/whole")

@@ -44,13 +44,13 @@ def hears_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def start(words):
+def start(words, preexec_fn=hears_ctrl_c):
     return subprocess.Popen(
         [EBB, "train", *words.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hears_ctrl_c,
+        preexec_fn=preexec_fn,
     )
 
 
