@@ -32,17 +32,6 @@ struct PutBack {
   ~PutBack() { set_number(variable.values, variable.element, element, kept); }
 };
 
-// The first bytes of a state of that size that lie in none of the fields; empty where there are none.
-std::pair<Bytes, Bytes> unnamed(std::vector<FieldShape> fields, Bytes state) {
-  std::ranges::sort(fields, {}, &FieldShape::offset);
-  Bytes named = 0;
-  for (const FieldShape& field : fields) {
-    if (field.offset > named) return {named, field.offset};
-    named = std::max(named, field.offset + field.bytes);
-  }
-  return {std::min(named, state), state};
-}
-
 // What nobody names would be missing from the differences, and its gradient would not be looked at.
 void check_named(const Step& step, std::span<const std::byte> adjoint) {
   if (step.steps() == 0) return;
@@ -54,11 +43,6 @@ void check_named(const Step& step, std::span<const std::byte> adjoint) {
         "gradient_check: the step has no state_fields(): override it to say which bytes of a state "
         "are numbers, as in `return {{\"state\", Element::f64, 0, ",
         state, "}};`, with Element::byte for those that are none");
-  }
-  if (const auto [from, to] = unnamed(fields, state); from < to) {
-    fail(ErrorCode::invalid_argument, "gradient_check: the step has state_fields(), but bytes ",
-         from, " to ", to,
-         " of a state are in none; name them, with Element::byte if they are no numbers");
   }
   std::vector<bool> in_sum(adjoint.size(), false);
   for (const FieldShape& field : fields) {

@@ -102,9 +102,11 @@ struct Run::State {
     plan = made_plan();
     ExecutorSetup setup;
     setup.holdings = needed(*plan);
-    setup.replan = [this](int tier, const std::string& why, std::int64_t left) {
-      return without(static_cast<std::size_t>(tier), why, left);
-    };
+    if (!options.tiers.empty()) {
+      setup.replan = [this](int tier, const std::string& why, std::int64_t left) {
+        return without(static_cast<std::size_t>(tier), why, left);
+      };
+    }
     setup.state_codec = codecs.state();
     setup.transforms_all = codecs.for_transfers();
     setup.walk = {.in_pieces = true,
@@ -293,7 +295,7 @@ struct Run::State {
       remarks.push_back("NOT EXACT: tier '" + tier.name +
                         "' keeps nothing, so that gradients are wrong");
     }
-    const Measured measured = found();
+    const Measured& measured = executor->measured();
     if (options.replan_factor > 0) {
       SpeedRemarks speeds = compare_speeds(platform, measured, options.replan_factor);
       if (!speeds.lines.empty() && !options.plan) {
@@ -309,7 +311,7 @@ struct Run::State {
     if (measured.failed_transfers > 0) {
       std::ostringstream text;
       text << measured.failed_transfers << " transfers failed and were made good by "
-           << measured.extra_forwards << " extra forwards; first: " << measured.failures.front();
+           << found().extra_forwards << " extra forwards; first: " << measured.failures.front();
       remarks.push_back(text.str());
     }
   }
