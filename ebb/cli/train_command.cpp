@@ -188,7 +188,7 @@ std::optional<Checkpoint> checkpoint_of(const Words& words) {
          "--resume takes the options and the directory of the checkpoint; leave out ",
          words.config.empty() ? "--out" : "--config");
   }
-  return load_checkpoint(words.resume);
+  return open_checkpoint(words.resume);
 }
 
 TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& from,

@@ -35,7 +35,8 @@ class Text final : public Task {
  public:
   explicit Text(const TaskOptions& options) : steps_(steps_of(options, kOwnSteps, 1, kMostSteps)) {
     const std::filesystem::path path = text_file(options.data);
-    take_symbols(read_file(path, kOrigin));
+    text_ = read_file(path, kOrigin);
+    take_symbols();
     if (outputs_ < 2 || samples(Split::train) < 1 || samples(Split::test) < 1) {
       fail(ErrorCode::invalid_argument, path.string(), ": ", text_.size(), " bytes, ", outputs_,
            " of them different; sequences of ", steps_,
@@ -51,6 +52,7 @@ class Text final : public Task {
             .classes = true,
             .every_step = true};
   }
+  Bytes bytes() const override { return vector_bytes(text_); }
   std::int64_t samples(Split split) const override {
     const std::int64_t bytes = end(split) - begin(split);
     return bytes < 1 ? 0 : (bytes - 1) / steps_;
@@ -59,29 +61,27 @@ class Text final : public Task {
     begin_batch(*this, split, samples, batch);
     const auto words = static_cast<std::size_t>(words_of(outputs_));
     for (std::size_t b = 0; b < samples.size(); ++b) {
-      const std::uint8_t* const run =
+      const std::byte* const run =
           &text_[static_cast<std::size_t>(begin(split))] + samples[b] * steps_;
       for (std::int64_t t = 0; t < steps_; ++t) {
         const std::span<std::uint64_t> spikes(batch.spikes);
-        set_spike(spikes.subspan(place(t, b, samples.size(), words), words), run[t]);
-        batch.classes[place(t, b, samples.size(), 1)] = run[t + 1];
+        set_spike(spikes.subspan(place(t, b, samples.size(), words), words),
+                  std::to_integer<std::size_t>(run[t]));
+        batch.classes[place(t, b, samples.size(), 1)] = std::to_integer<std::int32_t>(run[t + 1]);
       }
     }
   }
 
  private:
   // Numbers for the bytes that occur, in their order.
-  void take_symbols(const std::vector<std::byte>& bytes) {
+  void take_symbols() {
     std::array<bool, 256> occurs{};
-    for (const std::byte byte : bytes) occurs[std::to_integer<std::size_t>(byte)] = true;
+    for (const std::byte byte : text_) occurs[std::to_integer<std::size_t>(byte)] = true;
     std::array<std::uint8_t, 256> symbol{};
     for (std::size_t i = 0; i < occurs.size(); ++i) {
       if (occurs[i]) symbol[i] = static_cast<std::uint8_t>(outputs_++);
     }
-    text_.resize(bytes.size());
-    std::ranges::transform(bytes, text_.begin(), [&](std::byte byte) {
-      return symbol[std::to_integer<std::size_t>(byte)];
-    });
+    for (std::byte& byte : text_) byte = std::byte{symbol[std::to_integer<std::size_t>(byte)]};
   }
   std::int64_t begin(Split split) const { return split == Split::train ? 0 : end(Split::train); }
   std::int64_t end(Split split) const {
@@ -91,7 +91,7 @@ class Text final : public Task {
 
   std::int64_t steps_;
   std::int64_t outputs_ = 0;
-  std::vector<std::uint8_t> text_;  // symbols
+  std::vector<std::byte> text_;  // symbols
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "ebb/core/error.h"
 #include "ebb/train/checkpoint_index.h"
 #include "ebb/train/durable_file.h"
+#include "ebb/train/safetensors_header.h"
 
 namespace ebb {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPlainModel = "model.safetensors";
+constexpr std::size_t kPiece = 1 << 20;
 
 void check_directory(const fs::path& directory) {
   std::error_code ignored;
@@ -112,34 +114,45 @@ void give_plain_name(const fs::path& directory, const std::string& model) {
   rename_file(beside, directory / kPlainModel);
 }
 
-// Throws Error(io) that names the file unless it is the one that belongs here.
-Safetensors read_part(const fs::path& directory, const CheckpointFile& file,
-                      std::vector<std::byte>& bytes) {
+// In pieces, since the file may be as large as what training holds.
+std::uint32_t checksum_of(const OldFile& file) {
+  std::vector<std::byte> piece(kPiece);
+  std::uint32_t checksum = 0;
+  const auto size = static_cast<std::size_t>(file.bytes());
+  for (std::size_t at = 0; at < size; at += kPiece) {
+    const std::span<std::byte> part = std::span(piece).first(std::min(kPiece, size - at));
+    file.read(at, part);
+    checksum = crc32c(part, checksum);
+  }
+  return checksum;
+}
+
+// Throws Error(io) that names the file unless it is the one that belongs here. The tensors stay in it.
+std::vector<TensorView> open_part(const fs::path& directory, const CheckpointFile& file) {
   const std::string path = (directory / file.name).string();
-  bytes = read_file(path);
-  if (static_cast<Bytes>(bytes.size()) != file.bytes) {
-    fail(ErrorCode::io, "checkpoint: '", path, "' is damaged: it has ", bytes.size(),
+  const auto opened = std::make_shared<const OldFile>(path);
+  if (opened->bytes() != file.bytes) {
+    fail(ErrorCode::io, "checkpoint: '", path, "' is damaged: it has ", opened->bytes(),
          " bytes, and ", kIndexFile, " says ", file.bytes);
   }
-  if (crc32c(bytes) != file.checksum) {
+  if (checksum_of(*opened) != file.checksum) {
     fail(ErrorCode::io, "checkpoint: '", path, "' is damaged, or not the one that ", kIndexFile,
          " belongs to: its checksum is another");
   }
-  return read_safetensors(bytes, path);
+  const auto read = [opened](std::size_t from, std::span<std::byte> to) { opened->read(from, to); };
+  return open_safetensors(static_cast<std::size_t>(file.bytes), read, path).tensors;
 }
 
-Checkpoint load(const fs::path& directory, const std::string& text) {
+Checkpoint open_index(const fs::path& directory, const std::string& text) {
   const std::string what = (directory / kIndexFile).string();
   try {
     CheckpointIndex index = parse_index(text, what);
-    auto held = std::make_shared<std::pair<std::vector<std::byte>, std::vector<std::byte>>>();
     Checkpoint checkpoint;
     checkpoint.iteration = index.iteration;
     checkpoint.seed = index.seed;
     checkpoint.options = std::move(index.options);
-    checkpoint.model = read_part(directory, index.model, held->first).tensors;
-    checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
-    checkpoint.held = std::move(held);
+    checkpoint.model = open_part(directory, index.model);
+    checkpoint.optimiser = open_part(directory, index.optimiser);
     return checkpoint;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
@@ -181,11 +194,11 @@ void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   clean(directory, index);
 }
 
-Checkpoint load_checkpoint(const fs::path& directory) {
+Checkpoint open_checkpoint(const fs::path& directory) {
   check_directory(directory);
   for (std::optional<std::string> text = read_index(directory); text;) {
     try {
-      return load(directory, *text);
+      return open_index(directory, *text);
     } catch (const Error&) {
       // Another process may have saved meanwhile and removed what this train.json names.
       std::optional<std::string> now = read_index(directory);
@@ -195,6 +208,22 @@ Checkpoint load_checkpoint(const fs::path& directory) {
   }
   fail(ErrorCode::io, "checkpoint: '", directory.string(), "' has no ", kIndexFile,
        "; it is not a checkpoint, or none was finished");
+}
+
+Checkpoint load_checkpoint(const fs::path& directory) {
+  Checkpoint checkpoint = open_checkpoint(directory);
+  auto held = std::make_shared<std::vector<std::vector<std::byte>>>();
+  for (std::vector<TensorView>* const part : {&checkpoint.model, &checkpoint.optimiser}) {
+    for (TensorView& tensor : *part) {
+      const Bytes bytes = tensor_bytes(tensor.type, tensor.shape).value_or(0);
+      held->emplace_back(static_cast<std::size_t>(bytes));
+      tensor.read(held->back());
+      tensor.bytes = held->back();
+      tensor.read = {};
+    }
+  }
+  checkpoint.held = std::move(held);
+  return checkpoint;
 }
 
 }  // namespace ebb

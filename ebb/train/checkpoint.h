@@ -44,5 +44,8 @@ void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& c
 // Throws Error(io): the directory or train.json is missing, a file is missing, damaged or of another
 // generation (named in the message); Error(unavailable): written by a later version.
 Checkpoint load_checkpoint(const std::filesystem::path& directory);
+// The same, without the tensors' bytes: they stay in their files, and copy_tensor reads them. Files are
+// checked now.
+Checkpoint open_checkpoint(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -22,7 +22,7 @@ TrainResult train_from(const TrainOptions& options, const TrainSettings& setting
 
 TrainResult train(const TrainOptions& options, const TrainSettings& settings, Ranks& ranks) {
   std::optional<Checkpoint> from;
-  if (settings.resume) from = load_checkpoint(settings.out);
+  if (settings.resume) from = open_checkpoint(settings.out);
   return train_from(options, settings, ranks, std::move(from));
 }
 
@@ -37,7 +37,7 @@ TrainOptions checkpoint_options(const Checkpoint& checkpoint,
 }
 
 TrainOptions checkpoint_options(const std::filesystem::path& directory) {
-  return checkpoint_options(load_checkpoint(directory), directory);
+  return checkpoint_options(open_checkpoint(directory), directory);
 }
 
 }  // namespace ebb
