@@ -256,7 +256,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     std::optional<Checkpoint> from;
     if (!words.resume.empty()) {
       if (!words.plan.are_given()) settings.lock = &lock.emplace(settings.out, true, ranks);
-      from = load_checkpoint(settings.out);
+      from = open_checkpoint(settings.out);
     }
     const TrainOptions options = options_of(words, from, err);
     settings.tiers = slow_tiers(parse_real_tiers(words.tiers));

@@ -71,6 +71,10 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   json["seconds"] = seconds;
   json["plain_seconds"] = plain_seconds;
   json["beside"] = plan.beside;
+  json["tiers"] = Json::array();
+  for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
+    json["tiers"].push_back({{"name", plan.tiers[k]}, {"peak", plan.prediction.peak[k + 1]}});
+  }
   json["threads"] = plan.threads;
   json["ranks"] = plan.ranks;
   return json;
@@ -121,7 +125,11 @@ void TrainText::plan(const TrainPlan& plan) {
                             std::to_string(plan.chunk) + " time steps");
   lines.add("memory", format_bytes(plan.peak) + ", " + share(plan.peak, plan.plain) + " of the " +
                           format_bytes(plan.plain) + " that keeping everything takes at least");
-  lines.add("", format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch");
+  lines.add("",
+            format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch, data");
+  for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
+    lines.add("", format_bytes(plan.prediction.peak[k + 1]) + " in tier " + plan.tiers[k]);
+  }
   lines.add("time", format_seconds(seconds) + " an iteration predicted, " +
                         format_number(seconds / plain_seconds) + " x keeping everything");
   lines.add("", std::to_string(plan.iterations - plan.first) + " iterations: about " +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ebb/core/bits.h"
+#include "ebb/core/vector_bytes.h"
 
 namespace ebb {
 
@@ -18,6 +19,11 @@ struct Batch {
   std::vector<std::int64_t> lengths;  // [B], 1 to T each; empty: all T
   std::vector<std::int32_t> classes;  // [B] or, for losses at every step, [T,B]; -1: does not count
   std::vector<float> targets;         // [B,O] or [T,B,O]; a NaN does not count
+
+  Bytes bytes() const {
+    return vector_bytes(values) + vector_bytes(spikes) + vector_bytes(lengths) +
+           vector_bytes(classes) + vector_bytes(targets);
+  }
 };
 
 }  // namespace ebb

@@ -102,6 +102,11 @@ class Images final : public Task {
   TaskShape shape() const override {
     return {.steps = steps_, .inputs = kPixels / steps_, .outputs = kClasses, .classes = true};
   }
+  Bytes bytes() const override {
+    Bytes bytes = 0;
+    for (const Set& set : sets_) bytes += vector_bytes(set.pixels) + vector_bytes(set.classes);
+    return bytes;
+  }
   std::int64_t samples(Split split) const override {
     return static_cast<std::int64_t>(sets_[index_of(split)].classes.size());
   }

@@ -107,6 +107,13 @@ class Nmnist final : public Task {
     return {
         .steps = steps_, .inputs = kInputs, .outputs = kClasses, .spikes = true, .classes = true};
   }
+  Bytes bytes() const override {
+    Bytes bytes = 0;
+    for (const Set& set : sets_) {
+      bytes += vector_bytes(set.spikes) + vector_bytes(set.ends) + vector_bytes(set.classes);
+    }
+    return bytes;
+  }
   std::int64_t samples(Split split) const override {
     return static_cast<std::int64_t>(sets_[index_of(split)].ends.size());
   }

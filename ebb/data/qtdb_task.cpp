@@ -107,6 +107,11 @@ class Qtdb final : public Task {
             .classes = true,
             .every_step = true};
   }
+  Bytes bytes() const override {
+    Bytes bytes = 0;
+    for (const Set& set : sets_) bytes += vector_bytes(set.spikes) + vector_bytes(set.classes);
+    return bytes;
+  }
   std::int64_t samples(Split split) const override {
     return static_cast<std::int64_t>(sets_[index_of(split)].spikes.size()) / kSteps;
   }

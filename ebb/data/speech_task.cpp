@@ -68,6 +68,13 @@ class Speech final : public Task {
   TaskShape shape() const override {
     return {.steps = steps_, .inputs = 1, .outputs = classes_, .classes = true};
   }
+  Bytes bytes() const override {
+    Bytes bytes = 0;
+    for (const Set& set : sets_) {
+      for (const auto& recording : set.recordings) bytes += vector_bytes(recording);
+    }
+    return bytes;
+  }
   std::int64_t samples(Split split) const override {
     return static_cast<std::int64_t>(sets_[index_of(split)].classes.size());
   }

@@ -52,6 +52,8 @@ class Task {
   virtual std::int64_t samples(Split split) const = 0;
   // Fills `batch` with those samples, each 0 <= sample < samples(split), in that order.
   virtual void fill(Split split, std::span<const std::int64_t> samples, Batch& batch) const = 0;
+  // Data that it holds in memory.
+  virtual Bytes bytes() const { return 0; }
 
   // What the classes are called, in their order; empty: they have numbers only.
   virtual std::vector<std::string> class_names() const { return {}; }

@@ -35,7 +35,8 @@ class Text final : public Task {
  public:
   explicit Text(const TaskOptions& options) : steps_(steps_of(options, kOwnSteps, 1, kMostSteps)) {
     const std::filesystem::path path = text_file(options.data);
-    take_symbols(read_file(path, kOrigin), options.symbols, path.string());
+    text_ = read_file(path, kOrigin);
+    take_symbols(options.symbols, path.string());
     if (outputs_ < 2 || samples(Split::train) < 1 || samples(Split::test) < 1) {
       fail(ErrorCode::invalid_argument, path.string(), ": ", text_.size(), " bytes, ", outputs_,
            " of them different; sequences of ", steps_,
@@ -51,6 +52,7 @@ class Text final : public Task {
             .classes = true,
             .every_step = true};
   }
+  Bytes bytes() const override { return vector_bytes(text_); }
   std::int64_t samples(Split split) const override {
     const std::int64_t bytes = end(split) - begin(split);
     return bytes < 1 ? 0 : (bytes - 1) / steps_;
@@ -59,12 +61,13 @@ class Text final : public Task {
     begin_batch(*this, split, samples, batch);
     const auto words = static_cast<std::size_t>(words_of(outputs_));
     for (std::size_t b = 0; b < samples.size(); ++b) {
-      const std::uint8_t* const run =
+      const std::byte* const run =
           &text_[static_cast<std::size_t>(begin(split))] + samples[b] * steps_;
       for (std::int64_t t = 0; t < steps_; ++t) {
         const std::span<std::uint64_t> spikes(batch.spikes);
-        set_spike(spikes.subspan(place(t, b, samples.size(), words), words), run[t]);
-        batch.classes[place(t, b, samples.size(), 1)] = run[t + 1];
+        set_spike(spikes.subspan(place(t, b, samples.size(), words), words),
+                  std::to_integer<std::size_t>(run[t]));
+        batch.classes[place(t, b, samples.size(), 1)] = std::to_integer<std::int32_t>(run[t + 1]);
       }
     }
   }
@@ -73,10 +76,9 @@ class Text final : public Task {
 
  private:
   // Numbers for the bytes that occur, in their order, or for those given.
-  void take_symbols(const std::vector<std::byte>& bytes, const std::string& given,
-                    const std::string& name) {
+  void take_symbols(const std::string& given, const std::string& name) {
     std::array<bool, 256> occurs{};
-    for (const std::byte byte : bytes) occurs[std::to_integer<std::size_t>(byte)] = true;
+    for (const std::byte byte : text_) occurs[std::to_integer<std::size_t>(byte)] = true;
     std::array<int, 256> symbol{};
     symbol.fill(-1);
     for (std::size_t i = 0; i < occurs.size() && given.empty(); ++i) {
@@ -84,14 +86,13 @@ class Text final : public Task {
     }
     if (!given.empty()) symbols_ = given;
     for (const char byte : symbols_) symbol[static_cast<std::uint8_t>(byte)] = outputs_++;
-    text_.resize(bytes.size());
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const int own = symbol[std::to_integer<std::size_t>(bytes[i])];
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      const int own = symbol[std::to_integer<std::size_t>(text_[i])];
       if (own < 0) {
         fail(ErrorCode::invalid_argument, name, ": byte ", i, " is ",
-             std::to_integer<int>(bytes[i]), ", which the text of the training did not have");
+             std::to_integer<int>(text_[i]), ", which the text of the training did not have");
       }
-      text_[i] = static_cast<std::uint8_t>(own);
+      text_[i] = static_cast<std::byte>(own);
     }
   }
   std::int64_t begin(Split split) const { return split == Split::train ? 0 : end(Split::train); }
@@ -103,7 +104,7 @@ class Text final : public Task {
   std::int64_t steps_;
   std::string symbols_;  // the bytes of the classes
   int outputs_ = 0;
-  std::vector<std::uint8_t> text_;  // symbols
+  std::vector<std::byte> text_;  // symbols
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "ebb/plan/slot_mix.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ebb/plan/cuts.h"
 
@@ -45,25 +46,24 @@ class SlotMixTable : public SlotMixPolicy {
  public:
   SlotMixTable(std::int64_t steps, std::int64_t slots) {
     const auto n = static_cast<std::size_t>(steps);
-    cost_.resize(static_cast<std::size_t>(slots) + 1);
-    cut_.resize(cost_.size());
-    for (std::size_t s = 1; s < cost_.size(); ++s) {
-      cost_[s].assign(n + 1, 0);
+    cut_.resize(static_cast<std::size_t>(slots) + 1);
+    for (std::size_t s = 1; s < cut_.size(); ++s) {
+      below_ = std::exchange(cost_, std::vector<std::int32_t>(n + 1, 0));
       cut_[s].assign(n + 1, 0);
       fill(s);
     }
   }
 
-  std::int64_t forwards() const override { return cost_.size() < 2 ? 1 : cost_.back().back(); }
+  std::int64_t forwards() const override { return cost_.empty() ? 1 : cost_.back(); }
 
  private:
   void fill(std::size_t s) {
-    std::vector<std::int32_t>& cost = cost_[s];
+    std::vector<std::int32_t>& cost = cost_;
     Hull head;
     Hull rest;
     CutSearch search(1);
     if (s > 1) {
-      for (const std::int32_t c : cost_[s - 1]) rest.add(c);
+      for (const std::int32_t c : below_) rest.add(c);
     }
     head.add(0);
     for (std::size_t t = 1; t < cost.size(); ++t) {
@@ -73,7 +73,7 @@ class SlotMixTable : public SlotMixPolicy {
       } else if (s == 1) {
         cost[t] = steps + cost[t - 1];
       } else {
-        double best = 1 + cost_[s - 1][t - 1];
+        double best = 1 + below_[t - 1];
         const std::int64_t i = search.find(head, rest, steps, 2, steps - 1, 0, best);
         cost[t] = static_cast<std::int32_t>(best);
         cut_[s][t] = i < 0 ? 1 : static_cast<std::int32_t>(i);
@@ -86,7 +86,8 @@ class SlotMixTable : public SlotMixPolicy {
     return cut_[static_cast<std::size_t>(slots)][static_cast<std::size_t>(steps)];
   }
 
-  std::vector<std::vector<std::int32_t>> cost_, cut_;  // [s][t]
+  std::vector<std::int32_t> cost_, below_;      // [t], of the last row and of the one before it
+  std::vector<std::vector<std::int32_t>> cut_;  // [s][t]
 };
 
 // For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same

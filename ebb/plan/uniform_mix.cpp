@@ -56,12 +56,16 @@ bool all_fit(const Segment& s, const Units& u) { return (s.steps() - 1) <= s.roo
 
 // Forwards for every length and memory: the published table, or with `release` the one that also
 // drops a start at its last load. Segment::level: 0, the start costs nothing; 1, its bytes are
-// inside the segment's room.
+// inside the segment's room. Rows are those of memory that holds some states and tapes to the last
+// unit: what is more than that, and less than the next, is of no use.
 class UniformMixTable : public UniformMixPolicy {
  public:
   UniformMixTable(std::int64_t steps, const Units& units, bool release)
-      : u_(units), columns_(static_cast<std::size_t>(steps) + 1), release_(release) {
-    for (std::int64_t m = 0; m <= u_.room; ++m) {
+      : u_(units),
+        columns_(static_cast<std::size_t>(steps) + 1),
+        rows_(filled_rows(units)),
+        release_(release) {
+    for (const std::int64_t m : rows_) {
       if (release_) fill_charged(m);
       fill_free(m);
     }
@@ -69,13 +73,13 @@ class UniformMixTable : public UniformMixPolicy {
 
   std::int64_t units_in(Bytes room) const override { return u_.in(room); }
   std::int64_t forwards(std::int64_t t, std::int64_t m) const override {
-    return kept_[0].cost[index(m)][index(t)];
+    return kept_[0].cost[row_of(m)][index(t)];
   }
 
   Choice choose(const Segment& s) const override {
     if (all_fit(s, u_)) return {};
     const bool charged = s.level == 1;
-    const std::int32_t cut = kept_[charged ? 1 : 0].cut[index(s.room)][index(s.steps())];
+    const std::int32_t cut = kept_[charged ? 1 : 0].cut[row_of(s.room)][index(s.steps())];
     Choice c;
     c.left_level = s.level;
     c.left_room = s.room;
@@ -92,18 +96,34 @@ class UniformMixTable : public UniformMixPolicy {
  private:
   using Row = std::vector<std::int32_t>;
   struct Tables {
-    std::vector<Row> cost;  // [m][t]
-    std::vector<Row> cut;   // [m][t]: y, -y for a tape, 0 for restart
+    std::vector<Row> cost;  // [row of m][t]
+    std::vector<Row> cut;   // [row of m][t]: y, -y for a tape, 0 for restart
   };
 
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   static constexpr std::int32_t kNever = 1 << 30;
 
+  // All sums of states and tapes up to the room, ascending.
+  static std::vector<std::int64_t> filled_rows(const Units& u) {
+    std::vector<bool> is_filled(index(u.room) + 1);
+    std::vector<std::int64_t> rows;
+    for (std::int64_t m = 0; m <= u.room; ++m) {
+      const bool filled = m == 0 || (m >= u.state && is_filled[index(m - u.state)]) ||
+                          (m >= u.tape && is_filled[index(m - u.tape)]);
+      is_filled[index(m)] = filled;
+      if (filled) rows.push_back(m);
+    }
+    return rows;
+  }
+  std::size_t row_of(std::int64_t m) const {
+    return index(std::upper_bound(rows_.begin(), rows_.end(), m) - rows_.begin()) - 1;
+  }
+
   // The hull of row m; of nothing where there is no such row.
-  static Hull hull(const std::vector<Row>& cost, std::int64_t m) {
+  Hull hull(const std::vector<Row>& cost, std::int64_t m) const {
     Hull hull;
     if (m < 0) return hull;
-    for (const std::int32_t c : cost[index(m)]) hull.add(finite(c));
+    for (const std::int32_t c : cost[row_of(m)]) hull.add(finite(c));
     return hull;
   }
   static double finite(std::int32_t cost) {
@@ -152,7 +172,7 @@ class UniformMixTable : public UniformMixPolicy {
       const auto steps = static_cast<std::int64_t>(t);
       double best = t == 1 ? 1 : std::numeric_limits<double>::infinity();
       if (t > 1 && m >= u_.tape) {
-        best = 1 + kept_[0].cost[index(m - u_.tape)][t - 1];
+        best = 1 + kept_[0].cost[row_of(m - u_.tape)][t - 1];
         cut[t] = -1;
       }
       const double again = static_cast<double>(steps) + finite(cost[t - 1]);
@@ -168,6 +188,7 @@ class UniformMixTable : public UniformMixPolicy {
 
   Units u_;
   std::size_t columns_;
+  std::vector<std::int64_t> rows_;  // units of memory
   bool release_;
   std::array<Tables, 2> kept_;
 };

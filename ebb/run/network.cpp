@@ -7,6 +7,7 @@
 #include "ebb/cell/stack.h"
 #include "ebb/core/at.h"
 #include "ebb/core/error.h"
+#include "ebb/core/vector_bytes.h"
 #include "ebb/core/workers.h"
 #include "ebb/core/zeros.h"
 
@@ -207,6 +208,10 @@ std::span<const Number> Network<Number>::gradient() const {
   return state_->gradient;
 }
 template <class Number>
+std::span<Number> Network<Number>::gradient() {
+  return state_->gradient;
+}
+template <class Number>
 const Pattern* Network<Number>::input_pattern(std::int64_t layer) const {
   return state_->stack.layers().at(at(layer)).input_pattern();
 }
@@ -350,7 +355,13 @@ double Network<Number>::loss() const {
 template <class Number>
 Bytes Network<Number>::callers_bytes() const {
   const State& s = *state_;
-  return static_cast<Bytes>((s.values.size() + s.gradient.size()) * sizeof(Number)) +
+  Bytes patterns = 0;
+  for (const Layer<Number>& layer : s.stack.layers()) {
+    for (const Pattern* own : {layer.input_pattern(), layer.recurrent_pattern()}) {
+      if (own != nullptr) patterns += vector_bytes(own->starts) + vector_bytes(own->columns);
+    }
+  }
+  return patterns + static_cast<Bytes>((s.values.size() + s.gradient.size()) * sizeof(Number)) +
          s.stack.prepared_bytes() + s.values_in.bytes() + s.spikes.bytes() + s.outputs.bytes() +
          s.of_outputs.bytes() + s.of_inputs.bytes();
 }

@@ -100,6 +100,7 @@ class Network : public Step {
   const std::vector<NetworkParameter>& layout() const;
   std::span<Number> values();
   std::span<const Number> gradient() const;
+  std::span<Number> gradient();
   // Of a layer whose weights are sparse: which there are; nullptr otherwise.
   const Pattern* input_pattern(std::int64_t layer) const;
   const Pattern* recurrent_pattern(std::int64_t layer) const;

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ebb/plan/text.h"
 
@@ -39,6 +41,36 @@ std::string key_of(const Chain& chain, const Platform& platform, const PlanOptio
   return key.str();
 }
 
+// Actions in a list: some hundred KiB at most, where the tables that most plans are read from would
+// stay in memory for as long as the plan does.
+constexpr std::int64_t kListed = 1 << 13;
+
+class ListCursor : public Cursor {
+ public:
+  explicit ListCursor(std::shared_ptr<const std::vector<Action>> list) : list_(std::move(list)) {}
+  bool next(Action& action) override {
+    if (at_ == list_->size()) return false;
+    action = (*list_)[at_++];
+    return true;
+  }
+
+ private:
+  std::shared_ptr<const std::vector<Action>> list_;
+  std::size_t at_ = 0;
+};
+
+Plan without_tables(Plan plan) {
+  if (plan.length_unknown || plan.prediction.actions > kListed) return plan;
+  auto list = std::make_shared<std::vector<Action>>();
+  list->reserve(static_cast<std::size_t>(plan.prediction.actions));
+  const auto cursor = plan.cursor();
+  for (Action action{Advance{}}; cursor->next(action);) list->push_back(action);
+  plan.set_start([list = std::shared_ptr<const std::vector<Action>>(std::move(list))] {
+    return std::make_unique<ListCursor>(list);
+  });
+  return plan;
+}
+
 }  // namespace
 
 std::shared_ptr<const Plan> cached_plan(const Chain& chain, const Platform& platform,
@@ -54,7 +86,7 @@ std::shared_ptr<const Plan> cached_plan(const Chain& chain, const Platform& plat
       return plans.entries.front().plan;
     }
   }
-  auto plan = std::make_shared<const Plan>(make_plan(chain, platform, options));
+  auto plan = std::make_shared<const Plan>(without_tables(make_plan(chain, platform, options)));
   const std::scoped_lock lock(plans.mutex);
   plans.entries.push_front({std::move(key), plan});
   if (plans.entries.size() > kKept) plans.entries.pop_back();

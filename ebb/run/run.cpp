@@ -61,8 +61,10 @@ struct Run::State {
     ProfileOptions how = options.profile;
     how.ledger = ledger;
     how.host_ledger = options.host_ledger;
-    how.room = options.budget;
     chain = chain_of(step, has_tiers, steps, options.chain ? &*options.chain : nullptr);
+    // No plan uses more than this, so nothing needs to be measured in more.
+    const Bytes tapes = unknown() || steps == 0 ? kUnlimited : chain.tape_bytes(0, steps);
+    how.room = std::min(options.budget, add_bytes(tapes, scale_bytes(largest_working(), 2)));
     // Where even the working set does not fit nothing is measured: planning says what would.
     const bool hopeless = steps == 0 || largest_working() > options.budget;
     platform = options.platform.value_or(Platform{});

@@ -7,6 +7,7 @@
 #include "ebb/core/at.h"
 #include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
+#include "ebb/core/vector_bytes.h"
 #include "ebb/core/workers.h"
 #include "ebb/core/zeros.h"
 
@@ -69,7 +70,9 @@ BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
   for (auto* state : {&before_, &after_, &adjoint_, &of_before_}) {
     state->resize(at(network_.bytes(0).state));
   }
-  gradient_ = zeros<Number>(network_.values().size(), "the batch's gradient");
+  if (windows() > 1) {
+    gradient_ = zeros<Number>(network_.values().size(), "the batch's gradient");
+  }
   network_.set_loss(&loss_);
   if (shape_.spikes) {
     network_.set_spikes({empty_words_.size(), [this](std::int64_t t) { return spikes_at(t); }});
@@ -161,7 +164,7 @@ Score BatchRun<Number>::learn(const Batch& batch, double scale, std::uint64_t it
     count();
     run_->backward(adjoint_, of_before_);
     const std::span<const Number> own = network_.gradient();
-    for (std::size_t i = 0; i < own.size(); ++i) gradient_[i] += own[i];
+    for (std::size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += own[i];
     std::swap(before_, after_);
   }
   return loss_.score();
@@ -180,6 +183,16 @@ Score BatchRun<Number>::test(const Batch& batch) {
   }
   network_.set_dropout(true);
   return loss_.score();
+}
+
+template <class Number>
+Bytes BatchRun<Number>::beside_bytes() const {
+  Bytes bytes = network_.callers_bytes();
+  for (const auto* state : {&before_, &after_, &adjoint_, &of_before_})
+    bytes += vector_bytes(*state);
+  bytes += vector_bytes(row_) + vector_bytes(empty_words_) + vector_bytes(lengths_) +
+           vector_bytes(gradient_);
+  return bytes;
 }
 
 template <class Number>

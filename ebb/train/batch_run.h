@@ -37,7 +37,9 @@ class BatchRun {
 
   // The gradient of the batch's losses, added up and times `scale`, is in gradient() then.
   Score learn(const Batch& batch, double scale, std::uint64_t iteration, std::stop_token stop);
-  std::span<Number> gradient() { return gradient_; }
+  std::span<Number> gradient() { return windows() > 1 ? gradient_ : network_.gradient(); }
+  // All that it holds beside the budget.
+  Bytes beside_bytes() const;
   // Forward only, without dropout.
   Score test(const Batch& batch);
   // Of the last batch: share of spiking units' time steps that were spikes, and spikes that
@@ -65,7 +67,7 @@ class BatchRun {
   std::vector<std::uint64_t> empty_words_;
   std::vector<std::int64_t> lengths_;
   std::vector<std::byte> before_, after_, adjoint_, of_before_;
-  std::vector<Number> gradient_;
+  std::vector<Number> gradient_;  // of several windows, added up
   std::unique_ptr<Run> run_;
 };
 

@@ -11,6 +11,7 @@
 #include "ebb/train/checkpoint_index.h"
 #include "ebb/train/durable_file.h"
 #include "ebb/train/run_lock.h"
+#include "ebb/train/safetensors_header.h"
 
 namespace ebb {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPlainModel = "model.safetensors";
+constexpr std::size_t kPiece = 1 << 20;
 
 void check_directory(const fs::path& directory) {
   std::error_code ignored;
@@ -102,20 +104,33 @@ void give_plain_name(const fs::path& directory, const std::string& model) {
   rename_file(beside, directory / kPlainModel);
 }
 
-// Throws Error(io) that names the file unless it is the one that belongs here.
-Safetensors read_part(const fs::path& directory, const CheckpointFile& file,
-                      std::vector<std::byte>& bytes) {
+// In pieces, since the file may be as large as what training holds.
+std::uint32_t checksum_of(const OldFile& file) {
+  std::vector<std::byte> piece(kPiece);
+  std::uint32_t checksum = 0;
+  const auto size = static_cast<std::size_t>(file.bytes());
+  for (std::size_t at = 0; at < size; at += kPiece) {
+    const std::span<std::byte> part = std::span(piece).first(std::min(kPiece, size - at));
+    file.read(at, part);
+    checksum = crc32c(part, checksum);
+  }
+  return checksum;
+}
+
+// Throws Error(io) that names the file unless it is the one that belongs here. The tensors stay in it.
+Safetensors open_part(const fs::path& directory, const CheckpointFile& file) {
   const std::string path = (directory / file.name).string();
-  bytes = read_file(path);
-  if (static_cast<Bytes>(bytes.size()) != file.bytes) {
-    fail(ErrorCode::io, "checkpoint: '", path, "' is damaged: it has ", bytes.size(),
+  const auto opened = std::make_shared<const OldFile>(path);
+  if (opened->bytes() != file.bytes) {
+    fail(ErrorCode::io, "checkpoint: '", path, "' is damaged: it has ", opened->bytes(),
          " bytes, and ", kIndexFile, " says ", file.bytes);
   }
-  if (crc32c(bytes) != file.checksum) {
+  if (checksum_of(*opened) != file.checksum) {
     fail(ErrorCode::io, "checkpoint: '", path, "' is damaged, or not the one that ", kIndexFile,
          " belongs to: its checksum is another");
   }
-  return read_safetensors(bytes, path);
+  const auto read = [opened](std::size_t from, std::span<std::byte> to) { opened->read(from, to); };
+  return open_safetensors(static_cast<std::size_t>(file.bytes), read, path);
 }
 
 CheckpointIndex index_of(const fs::path& directory, const std::string& text) {
@@ -127,22 +142,18 @@ CheckpointIndex index_of(const fs::path& directory, const std::string& text) {
   }
 }
 
-Checkpoint load(const fs::path& directory, const std::string& text, bool with_optimiser) {
+Checkpoint open_index(const fs::path& directory, const std::string& text, bool with_optimiser) {
   CheckpointIndex index = index_of(directory, text);
   try {
-    auto held = std::make_shared<std::pair<std::vector<std::byte>, std::vector<std::byte>>>();
     Checkpoint checkpoint;
     checkpoint.iteration = index.iteration;
     checkpoint.seed = index.seed;
     checkpoint.options = std::move(index.options);
     checkpoint.data = index.data;
-    Safetensors model = read_part(directory, index.model, held->first);
+    Safetensors model = open_part(directory, index.model);
     checkpoint.model = std::move(model.tensors);
     checkpoint.notes = std::move(model.notes);
-    if (with_optimiser) {
-      checkpoint.optimiser = read_part(directory, index.optimiser, held->second).tensors;
-    }
-    checkpoint.held = std::move(held);
+    if (with_optimiser) checkpoint.optimiser = open_part(directory, index.optimiser).tensors;
     return checkpoint;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
@@ -202,11 +213,11 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint) {
 
 namespace {
 
-Checkpoint load_whole(const fs::path& directory, bool with_optimiser) {
+Checkpoint open_whole(const fs::path& directory, bool with_optimiser) {
   check_directory(directory);
   for (std::optional<std::string> text = read_index(directory); text;) {
     try {
-      return load(directory, *text, with_optimiser);
+      return open_index(directory, *text, with_optimiser);
     } catch (const Error&) {
       // Another process may have saved meanwhile and removed what this train.json names.
       std::optional<std::string> now = read_index(directory);
@@ -217,9 +228,27 @@ Checkpoint load_whole(const fs::path& directory, bool with_optimiser) {
   fail_missing(directory);
 }
 
+Checkpoint read_in(Checkpoint checkpoint) {
+  auto held = std::make_shared<std::vector<std::vector<std::byte>>>();
+  for (std::vector<TensorView>* const part : {&checkpoint.model, &checkpoint.optimiser}) {
+    for (TensorView& tensor : *part) {
+      const Bytes bytes = tensor_bytes(tensor.type, tensor.shape).value_or(0);
+      held->emplace_back(static_cast<std::size_t>(bytes));
+      tensor.read(held->back());
+      tensor.bytes = held->back();
+      tensor.read = {};
+    }
+  }
+  checkpoint.held = std::move(held);
+  return checkpoint;
+}
+
 }  // namespace
 
-Checkpoint load_checkpoint(const fs::path& directory) { return load_whole(directory, true); }
-Checkpoint load_model(const fs::path& directory) { return load_whole(directory, false); }
+Checkpoint open_checkpoint(const fs::path& directory) { return open_whole(directory, true); }
+Checkpoint load_checkpoint(const fs::path& directory) {
+  return read_in(open_whole(directory, true));
+}
+Checkpoint load_model(const fs::path& directory) { return read_in(open_whole(directory, false)); }
 
 }  // namespace ebb

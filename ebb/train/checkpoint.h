@@ -55,5 +55,8 @@ void save_checkpoint(const RunLock& lock, const Checkpoint& checkpoint);
 Checkpoint load_checkpoint(const std::filesystem::path& directory);
 // The same without the optimiser's state, whose file may be missing.
 Checkpoint load_model(const std::filesystem::path& directory);
+// The same, without the tensors' bytes: they stay in their files, and copy_tensor reads them. Files are
+// checked now.
+Checkpoint open_checkpoint(const std::filesystem::path& directory);
 
 }  // namespace ebb

@@ -90,22 +90,29 @@ std::vector<std::string> names_in(const std::filesystem::path& directory) {
   return names;
 }
 
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  const Descriptor file(open_file(path, O_RDONLY, "read"));
+OldFile::OldFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(open_file(path_, O_RDONLY, "read")) {
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_file(path, "read", errno);
-  if (!S_ISREG(status.st_mode)) fail_file(path, "read", EISDIR);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    const ssize_t done = file_calls().pread(file.get(), bytes.data() + at, bytes.size() - at,
-                                            static_cast<off_t>(at));
+  if (::fstat(file_.get(), &status) != 0) fail_file(path_, "read", errno);
+  if (!S_ISREG(status.st_mode)) fail_file(path_, "read", EISDIR);
+  bytes_ = status.st_size;
+}
+
+void OldFile::read(std::size_t from, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t done =
+        file_calls().pread(file_.get(), to.data(), to.size(), static_cast<off_t>(from));
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) fail_file(path, "read", errno);
-    if (done == 0) break;
-    at += static_cast<std::size_t>(done);
+    if (done <= 0) fail_file(path_, "read", done < 0 ? errno : EIO);
+    from += static_cast<std::size_t>(done);
+    to = to.subspan(static_cast<std::size_t>(done));
   }
-  bytes.resize(at);
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+  const OldFile file(path);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
+  file.read(0, bytes);
   return bytes;
 }
 

@@ -59,6 +59,21 @@ bool file_exists(const std::filesystem::path& path);
 std::vector<std::string> names_in(const std::filesystem::path& directory);
 std::vector<std::byte> read_file(const std::filesystem::path& path);
 
+// A file that is read in pieces. It stays what it is while another one gets its name.
+class OldFile {
+ public:
+  explicit OldFile(std::filesystem::path path);
+
+  Bytes bytes() const { return bytes_; }
+  // Throws too where the file ends before `to` does.
+  void read(std::size_t from, std::span<std::byte> to) const;
+
+ private:
+  std::filesystem::path path_;
+  Descriptor file_;
+  Bytes bytes_ = 0;
+};
+
 [[noreturn]] void fail_file(const std::filesystem::path& path, std::string_view doing, int error);
 
 }  // namespace ebb

@@ -159,19 +159,21 @@ std::vector<TensorView> Optimiser<Number>::state() const {
 
 template <class Number>
 void Optimiser<Number>::restore(std::span<const TensorView> given) {
-  Optimiser read(options_, size_);
-  copy_tensor(find_tensor(given, "step"), std::span(&read.steps_, 1));
-  if (read.steps_ < 0) {
-    fail(ErrorCode::invalid_argument, "optimiser: its state is after ", read.steps_, " steps");
+  std::int64_t steps = 0;
+  copy_tensor(find_tensor(given, "step"), std::span(&steps, 1));
+  if (steps < 0) {
+    fail(ErrorCode::invalid_argument, "optimiser: its state is after ", steps, " steps");
   }
   const std::vector<TensorView> wanted = state();
   if (given.size() != wanted.size()) {
     fail(ErrorCode::invalid_argument, "optimiser: the state has ", given.size(),
          " tensors; that of ", to_text(options_.kind), " with these options has ", wanted.size());
   }
-  if (wanted.size() > 1) copy_tensor(find_tensor(given, wanted[1].name), std::span(read.first_));
-  if (wanted.size() > 2) copy_tensor(find_tensor(given, wanted[2].name), std::span(read.second_));
-  *this = std::move(read);
+  // All are looked at before the first is changed: a second copy would be as large as the state.
+  for (const TensorView& own : wanted) check_tensor(find_tensor(given, own.name), own);
+  if (wanted.size() > 1) copy_tensor(find_tensor(given, wanted[1].name), std::span(first_));
+  if (wanted.size() > 2) copy_tensor(find_tensor(given, wanted[2].name), std::span(second_));
+  steps_ = steps;
 }
 
 template class Optimiser<float>;

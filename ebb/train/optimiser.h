@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/core/vector_bytes.h"
 #include "ebb/train/safetensors.h"
 
 namespace ebb {
@@ -51,11 +52,13 @@ class Optimiser {
   // Steps that changed something.
   std::int64_t steps() const { return steps_; }
 
+  Bytes bytes() const { return vector_bytes(first_) + vector_bytes(second_); }
+
   // What a checkpoint keeps: "step", and by PyTorch's names "momentum_buffer", or "exp_avg" and
   // "exp_avg_sq". Looks into this until it is gone.
   std::vector<TensorView> state() const;
   // Throws Error(invalid_argument) for another state than one of these options and as many parameters
-  // gives; then nothing has changed.
+  // gives; then nothing has changed. Error(io): a tensor cannot be read; then some may have.
   void restore(std::span<const TensorView> state);
 
  private:

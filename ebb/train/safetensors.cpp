@@ -2,6 +2,7 @@
 #include "ebb/train/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <tuple>
@@ -97,7 +98,7 @@ std::string header_of(std::span<const TensorView* const> order, const TensorNote
 }
 
 // Every byte of the data belongs to one tensor.
-void place(HeaderTensor& tensor, Bytes at, std::span<const std::byte> data, std::string_view what) {
+void check_place(const HeaderTensor& tensor, Bytes at, std::size_t size, std::string_view what) {
   const auto refuse = [&](const auto&... why) {
     fail(ErrorCode::invalid_argument, what, ": tensor ", shown_name(tensor.view.name), ": ",
          why...);
@@ -105,16 +106,57 @@ void place(HeaderTensor& tensor, Bytes at, std::span<const std::byte> data, std:
   if (tensor.begin != at) {
     refuse("its data begin at byte ", tensor.begin, ", those before it end at ", at);
   }
-  if (tensor.end < tensor.begin || static_cast<std::size_t>(tensor.end) > data.size()) {
-    refuse("its data are from byte ", tensor.begin, " to ", tensor.end, ", and the file has ",
-           data.size(), " of them");
+  if (tensor.end < tensor.begin || static_cast<std::size_t>(tensor.end) > size) {
+    refuse("its data are from byte ", tensor.begin, " to ", tensor.end, ", and the file has ", size,
+           " of them");
   }
   const Bytes bytes = tensor.end - tensor.begin;
   if (tensor_bytes(tensor.view.type, tensor.view.shape) != bytes) {
     refuse("it has ", bytes, " bytes, and its shape and type make another number of them");
   }
-  tensor.view.bytes =
-      data.subspan(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(bytes));
+}
+
+std::size_t header_length(std::span<const std::byte> length_bytes, std::size_t size,
+                          std::string_view what) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, length_bytes.data(), kLengthBytes);
+  const std::size_t rest = size - kLengthBytes;
+  if (length > kMostHeaderBytes || length > rest) {
+    fail(ErrorCode::invalid_argument, what, ": the header should have ", length, " bytes; at most ",
+         std::min(kMostHeaderBytes, rest), " can be");
+  }
+  return static_cast<std::size_t>(length);
+}
+
+void check_size(std::size_t size, std::string_view what) {
+  if (size >= kLengthBytes) return;
+  fail(ErrorCode::invalid_argument, what, ": ", size,
+       " bytes are no safetensors file; the length of its header alone has ", kLengthBytes);
+}
+
+// Hands each tensor to `give`, in the order of their bytes, with where these begin in the data.
+template <class Give>
+Safetensors read_header(std::string_view text, std::size_t size, std::string_view what,
+                        const Give& give) {
+  TensorHeader header = parse_tensor_header(text, what);
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const HeaderTensor& a, const HeaderTensor& b) {
+              return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+            });
+  Safetensors read{{}, std::move(header.notes)};
+  read.tensors.reserve(header.tensors.size());
+  Bytes at = 0;
+  for (HeaderTensor& tensor : header.tensors) {
+    check_place(tensor, at, size, what);
+    give(tensor.view, static_cast<std::size_t>(at), static_cast<std::size_t>(tensor.end - at));
+    at = tensor.end;
+    read.tensors.push_back(std::move(tensor.view));
+  }
+  if (static_cast<std::size_t>(at) != size) {
+    fail(ErrorCode::invalid_argument, what, ": the tensors have ", at, " bytes of data, the file ",
+         size);
+  }
+  return read;
 }
 
 }  // namespace
@@ -127,15 +169,27 @@ const TensorView& find_tensor(std::span<const TensorView> tensors, std::string_v
        tensors.size(), " given");
 }
 
+void check_tensor(const TensorView& tensor, const TensorView& wanted) {
+  const Bytes bytes = tensor_bytes(tensor.type, tensor.shape).value_or(0);
+  const Bytes wanted_bytes = tensor_bytes(wanted.type, wanted.shape).value_or(0);
+  if (tensor.type == wanted.type && bytes == wanted_bytes) return;
+  const TensorTypeRow& row = tensor_type_row(tensor.type);
+  const TensorTypeRow& wanted_row = tensor_type_row(wanted.type);
+  fail(ErrorCode::invalid_argument, "tensor ", shown_name(tensor.name), " has ", bytes / row.bytes,
+       " numbers of type ", row.word, "; it must have ", wanted_bytes / wanted_row.bytes,
+       " of type ", wanted_row.word);
+}
+
 template <class Number>
 void copy_tensor(const TensorView& tensor, std::span<Number> to) {
-  if (tensor.type != tensor_type<Number>() || tensor.bytes.size() != to.size_bytes()) {
-    const TensorTypeRow& row = tensor_type_row(tensor.type);
-    fail(ErrorCode::invalid_argument, "tensor ", shown_name(tensor.name), " has ",
-         tensor.bytes.size() / static_cast<std::size_t>(row.bytes), " numbers of type ", row.word,
-         "; it must have ", to.size(), " of type ", tensor_type_row(tensor_type<Number>()).word);
+  const auto count = static_cast<std::int64_t>(to.size());
+  check_tensor(tensor, {"", tensor_type<Number>(), {count}, {}, {}});
+  if (to.empty()) return;
+  if (tensor.read) {
+    tensor.read(std::as_writable_bytes(to));
+  } else {
+    std::memcpy(to.data(), tensor.bytes.data(), to.size_bytes());
   }
-  if (!to.empty()) std::memcpy(to.data(), tensor.bytes.data(), to.size_bytes());
 }
 template void copy_tensor(const TensorView&, std::span<float>);
 template void copy_tensor(const TensorView&, std::span<double>);
@@ -154,38 +208,29 @@ void write_safetensors(std::span<const TensorView> tensors, const TensorNotes& n
 }
 
 Safetensors read_safetensors(std::span<const std::byte> file, std::string_view what) {
-  std::uint64_t length = 0;
-  if (file.size() < kLengthBytes) {
-    fail(ErrorCode::invalid_argument, what, ": ", file.size(),
-         " bytes are no safetensors file; the length of its header alone has ", kLengthBytes);
-  }
-  std::memcpy(&length, file.data(), kLengthBytes);
-  const std::size_t rest = file.size() - kLengthBytes;
-  if (length > kMostHeaderBytes || length > rest) {
-    fail(ErrorCode::invalid_argument, what, ": the header should have ", length, " bytes; at most ",
-         std::min(kMostHeaderBytes, rest), " can be");
-  }
+  check_size(file.size(), what);
+  const std::size_t length = header_length(file.first(kLengthBytes), file.size(), what);
   const auto* const text = reinterpret_cast<const char*>(file.data()) + kLengthBytes;
-  TensorHeader header = parse_tensor_header({text, static_cast<std::size_t>(length)}, what);
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const HeaderTensor& a, const HeaderTensor& b) {
-              return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-            });
-
   const std::span<const std::byte> data = file.subspan(kLengthBytes + length);
-  Safetensors read{{}, std::move(header.notes)};
-  read.tensors.reserve(header.tensors.size());
-  Bytes at = 0;
-  for (HeaderTensor& tensor : header.tensors) {
-    place(tensor, at, data, what);
-    at = tensor.end;
-    read.tensors.push_back(std::move(tensor.view));
-  }
-  if (static_cast<std::size_t>(at) != data.size()) {
-    fail(ErrorCode::invalid_argument, what, ": the tensors have ", at, " bytes of data, the file ",
-         data.size());
-  }
-  return read;
+  return read_header({text, length}, data.size(), what,
+                     [&](TensorView& tensor, std::size_t at, std::size_t size) {
+                       tensor.bytes = data.subspan(at, size);
+                     });
+}
+
+Safetensors open_safetensors(
+    std::size_t size, const std::function<void(std::size_t from, std::span<std::byte> to)>& read,
+    std::string_view what) {
+  check_size(size, what);
+  std::array<std::byte, kLengthBytes> first{};
+  read(0, first);
+  std::string text(header_length(first, size, what), ' ');
+  read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  const std::size_t begin = kLengthBytes + text.size();
+  return read_header(
+      text, size - begin, what, [&](TensorView& tensor, std::size_t at, std::size_t) {
+        tensor.read = [read, from = begin + at](std::span<std::byte> to) { read(from, to); };
+      });
 }
 
 }  // namespace ebb

@@ -18,12 +18,15 @@ namespace ebb {
 
 enum class TensorType { f32, f64, i64, i32, u8 };
 
-// A named array in row-major order. Its bytes belong to somebody else and need not be aligned.
+// A named array in row-major order. Its bytes belong to somebody else and need not be aligned; or they
+// are in a file yet, and there is `read`.
 struct TensorView {
   std::string name;
   TensorType type = TensorType::f32;
   std::vector<std::int64_t> shape;  // empty: one number
   std::span<const std::byte> bytes;
+  // Reads all of them; throws Error(io).
+  std::function<void(std::span<std::byte> to)> read = {};
 };
 
 template <class Number>
@@ -38,13 +41,16 @@ constexpr TensorType tensor_type() {
 template <class Number>
 TensorView view_tensor(std::string name, std::vector<std::int64_t> shape,
                        std::span<const Number> numbers) {
-  return {std::move(name), tensor_type<Number>(), std::move(shape), std::as_bytes(numbers)};
+  return {std::move(name), tensor_type<Number>(), std::move(shape), std::as_bytes(numbers), {}};
 }
 
 // Throws Error(invalid_argument) when there is none of that name.
 const TensorView& find_tensor(std::span<const TensorView> tensors, std::string_view name);
 
-// For the five types. Throws Error(invalid_argument) for another type or another count of numbers.
+// Throws Error(invalid_argument) unless the tensor has the type and as many numbers as `wanted`.
+void check_tensor(const TensorView& tensor, const TensorView& wanted);
+// For the five types, from memory or a file. Throws Error(invalid_argument) for another type or another
+// count of numbers.
 template <class Number>
 void copy_tensor(const TensorView& tensor, std::span<Number> to);
 
@@ -65,5 +71,10 @@ struct Safetensors {
 // The tensors look into `file`. Throws Error(invalid_argument) that opens with `what` for bytes that
 // are not a whole safetensors file and nothing else, and for types other than the five.
 Safetensors read_safetensors(std::span<const std::byte> file, std::string_view what);
+// The same, of a file of that many bytes that stays where it is: `read(from, to)` reads bytes of it,
+// now those of the header, and those of a tensor when somebody copies it.
+Safetensors open_safetensors(
+    std::size_t size, const std::function<void(std::size_t from, std::span<std::byte> to)>& read,
+    std::string_view what);
 
 }  // namespace ebb

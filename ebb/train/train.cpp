@@ -40,7 +40,7 @@ class Owned {
 
 std::optional<Checkpoint> checkpoint_of(const TrainSettings& settings) {
   if (!settings.resume) return {};
-  return load_checkpoint(settings.out);
+  return open_checkpoint(settings.out);
 }
 
 // Calls use(trainer) with one that leaves files and the plan's memory alone.
@@ -116,7 +116,7 @@ TrainOptions checkpoint_options(const Checkpoint& checkpoint,
 }
 
 TrainOptions checkpoint_options(const std::filesystem::path& directory) {
-  return checkpoint_options(load_checkpoint(directory), directory);
+  return checkpoint_options(open_checkpoint(directory), directory);
 }
 
 }  // namespace ebb

@@ -35,7 +35,11 @@ struct TrainPlan {
   Bytes budget = 0, peak = 0;
   Bytes plain = 0;           // what keeping everything takes
   double plain_seconds = 0;  // and how long an iteration takes then
-  Bytes beside = 0;          // parameters, gradients, optimiser, batches
+  // All else that training holds: parameters, gradients, weights laid out for products, the
+  // optimiser's state as chosen, initial and final states, the batch, data that the task has read.
+  Bytes beside = 0;
+  std::vector<std::string>
+      tiers;  // the slow tiers; what they hold at most: prediction.peak from 1 on
 };
 
 // One iteration, or a look at the test samples.

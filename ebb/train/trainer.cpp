@@ -317,10 +317,8 @@ TrainPlan Trainer<Number>::described(const Plan& chosen, Bytes budget) {
   plan.budget = budget;
   const StepCost& cost = run.chain().at(0);
   plan.plain_seconds = static_cast<double>(plan.steps) * (cost.record + cost.backward);
-  plan.beside = network.callers_bytes() +
-                static_cast<Bytes>(batch_.values.size() * sizeof(float) +
-                                   batch_.spikes.size() * sizeof(std::uint64_t)) +
-                plan.parameters * 2 * Bytes{sizeof(Number)};
+  plan.beside = run_->beside_bytes() + optimiser_.bytes() + batch_.bytes() + task_->bytes();
+  for (const Tier& tier : run.platform().tiers) plan.tiers.push_back(tier.name);
   return plan;
 }
 
