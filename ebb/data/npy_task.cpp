@@ -46,12 +46,10 @@ class Npy final : public Task {
   }
 
   TaskShape shape() const override { return shape_; }
+  // Arrays stay in their files.
   Bytes bytes() const override {
     Bytes bytes = 0;
-    for (const NpySet& set : sets_) {
-      bytes += vector_bytes(set.inputs.data) + vector_bytes(set.wanted.data);
-      bytes += vector_bytes(set.lengths);
-    }
+    for (const NpySet& set : sets_) bytes += vector_bytes(set.lengths);
     return bytes;
   }
   std::int64_t samples(Split split) const override { return sets_[index_of(split)].samples(); }
