@@ -200,6 +200,9 @@ def load(run: str | os.PathLike[str], *, budget: BudgetLike | None = None, nativ
 
     Sparse weights become matrices with zeros. What neither ``torch.nn`` nor ``ebb.nn`` has (the cells adlif and egru,
     pipelined layers, ...) is refused by name. The module is in ``eval()`` mode.
+
+    >>> net = ebb.load("run", budget="64MiB")  # doctest: +SKIP
+    >>> outputs = net(inputs)  # doctest: +SKIP
     """
     path = pathlib.Path(run)
     if path.is_dir():
