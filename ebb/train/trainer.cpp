@@ -251,6 +251,7 @@ void Trainer<Number>::announce() {
   plan.strategy = run.plan().strategy;
   plan.prediction = run.plan().prediction;
   plan.peak = plan.prediction.peak.front();
+  plan.planning = run.plan().tables;
   plan.plain = run_->plain_bytes();
   plan.budget = budget_bytes(options_, plan.plain);
   const StepCost& cost = run.chain().at(0);
