@@ -128,7 +128,15 @@ quick_tests() {
 # Random examples in their full number, of slow tests and of those that ran before with few.
 slow_python() {
   export EBB_EXAMPLES=all
-  run_pytest --dist loadfile -m "slow or hypothesis" --ignore tests/python/test_libtorch.py tests/python
+  run_pytest --dist loadfile -m "slow or hypothesis" --ignore tests/python/test_libtorch.py \
+    --ignore tests/python/test_train_memory.py tests/python
+}
+
+# What is resident, of the program as users have it.
+memory_as_stated() {
+  cmake --preset release
+  cmake --build --preset release --target ebb_cli
+  EBB_BINARY=$PWD/build/release/ebb run_pytest --dist loadfile tests/python/test_train_memory.py
 }
 
 # What quick_tests leaves out.
@@ -139,6 +147,7 @@ all_tests() {
   stage build_rest build_rest
   stage cpp_slow run_ctest slow
   stage python_slow slow_python
+  stage memory memory_as_stated
   stage libtorch run_pytest --dist loadfile tests/python/test_libtorch.py
   stage asan sanitized asan asan-memory
   stage tsan sanitized tsan tsan

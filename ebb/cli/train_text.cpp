@@ -71,6 +71,7 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   json["seconds"] = seconds;
   json["plain_seconds"] = plain_seconds;
   json["beside"] = plan.beside;
+  json["planning"] = plan.planning;
   json["tiers"] = Json::array();
   for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
     json["tiers"].push_back({{"name", plan.tiers[k]}, {"peak", plan.prediction.peak[k + 1]}});
@@ -127,6 +128,9 @@ void TrainText::plan(const TrainPlan& plan) {
                           format_bytes(plan.plain) + " that keeping everything takes at least");
   lines.add("",
             format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch, data");
+  if (plan.planning > plan.peak) {
+    lines.add("", format_bytes(plan.planning) + " in place of the first while it was planned");
+  }
   for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
     lines.add("", format_bytes(plan.prediction.peak[k + 1]) + " in tier " + plan.tiers[k]);
   }

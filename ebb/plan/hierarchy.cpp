@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ebb/core/table_memory.h"
 #include "ebb/plan/binomial.h"
 #include "ebb/plan/cuts.h"
 #include "ebb/plan/interval.h"
@@ -22,9 +23,9 @@ struct Level {
   std::int64_t slots = 0;
   bool plenty = false;  // one row stands for every number of slots
   double write = 0, read = 0;
-  std::vector<std::vector<double>> stored;     // [row][l]
-  std::vector<std::vector<std::int32_t>> cut;  // [row][l]: the best j, 0 for "go on below"
-  std::vector<double> full;                    // [l]
+  std::vector<Table<double>> stored;     // [row][l]
+  std::vector<Table<std::int32_t>> cut;  // [row][l]: the best j, 0 for "go on below"
+  std::vector<double> full;              // [l]
 
   std::size_t row(std::int64_t m) const { return plenty ? 0 : static_cast<std::size_t>(m - 1); }
 };
@@ -159,7 +160,7 @@ class LevelTables : public Policy {
   // best[l] = min over 1 <= j <= l of head(j) + rest(l-j), or the floor; head(j) is known once
   // best[j-1] is, and so is the last of `rest` where that is the same row.
   template <class Head, class Floor>
-  [[nodiscard]] bool minimise(std::vector<double>& best, std::vector<std::int32_t>& cut, Hull& rest,
+  [[nodiscard]] bool minimise(Table<double>& best, Table<std::int32_t>& cut, Hull& rest,
                               const Head& head_of, const Floor& floor_of, bool same_row,
                               double write) const {
     const auto n = static_cast<std::size_t>(steps_);
@@ -191,8 +192,8 @@ class LevelTables : public Policy {
         rest.add(unstored(k, static_cast<std::int64_t>(row), i));
       }
     }
-    std::vector<double> best;
-    std::vector<std::int32_t> cut;
+    Table<double> best;
+    Table<std::int32_t> cut;
     const bool done = minimise(
         best, cut, rest,
         [&](std::size_t j, double left) {
@@ -243,8 +244,8 @@ class LevelTables : public Policy {
   double forward_;
   bool start_charged_;
   std::vector<Level> levels_;
-  std::vector<double> origin_;
-  std::vector<std::int32_t> origin_cut_;
+  Table<double> origin_;
+  Table<std::int32_t> origin_cut_;
 };
 
 // The recurrence looks for room in nearer levels first.

@@ -70,6 +70,8 @@ class Plan {
 
   Machine machine;
   bool length_unknown = false;  // the cursor waits for finish(n)
+  // What tables took at most while a run planned it; 0: it was not planned by a run.
+  Bytes tables = 0;
   // A fresh cursor at the first action. Cursors may outlive the plan.
   std::unique_ptr<Cursor> cursor() const { return start_(); }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "ebb/core/table_memory.h"
 #include "ebb/plan/chain.h"
 #include "ebb/plan/descent.h"
 
@@ -110,7 +111,7 @@ class SegmentTable {
   Bytes unit_;
   std::int64_t units_;
   std::vector<std::unique_ptr<SegmentTable>> groups_;
-  std::vector<float> table_;
+  Table<float> table_;
 };
 
 // Least memory, exact in bytes, whatever the time.
@@ -130,7 +131,7 @@ class LeastTable {
 
   const Items& items_;
   std::vector<std::unique_ptr<LeastTable>> groups_;
-  std::vector<Bytes> table_;
+  Table<Bytes> table_;
 };
 
 }  // namespace ebb

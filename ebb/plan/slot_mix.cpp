@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ebb/core/table_memory.h"
 #include "ebb/plan/cuts.h"
 
 namespace ebb {
@@ -86,8 +87,8 @@ class SlotMixTable : public SlotMixPolicy {
     return cut_[static_cast<std::size_t>(slots)][static_cast<std::size_t>(steps)];
   }
 
-  std::vector<std::int32_t> cost_, below_;      // [t], of the last row and of the one before it
-  std::vector<std::vector<std::int32_t>> cut_;  // [s][t]
+  std::vector<std::int32_t> cost_, below_;  // [t], of the last row and of the one before it
+  std::vector<Table<std::int32_t>> cut_;    // [s][t]
 };
 
 // For long chains: B_j(s), the longest chain whose steps all run at most j times, by the same
@@ -133,7 +134,7 @@ class SlotMixCapacities : public SlotMixPolicy {
 
   std::int64_t steps_;
   std::size_t columns_;
-  std::vector<std::int64_t> table_;  // [j,s]
+  Table<std::int64_t> table_;  // [j,s]
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ebb/core/table_memory.h"
 #include "ebb/plan/cuts.h"
 
 namespace ebb {
@@ -94,7 +95,7 @@ class UniformMixTable : public UniformMixPolicy {
   }
 
  private:
-  using Row = std::vector<std::int32_t>;
+  using Row = Table<std::int32_t>;
   struct Tables {
     std::vector<Row> cost;  // [row of m][t]
     std::vector<Row> cut;   // [row of m][t]: y, -y for a tape, 0 for restart
@@ -276,7 +277,7 @@ class Capacities : public UniformMixPolicy {
   Units u_;
   std::int64_t steps_;
   std::size_t columns_;
-  std::vector<std::int64_t> table_;
+  Table<std::int64_t> table_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/core/table_memory.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {
@@ -86,7 +87,10 @@ std::shared_ptr<const Plan> cached_plan(const Chain& chain, const Platform& plat
       return plans.entries.front().plan;
     }
   }
-  auto plan = std::make_shared<const Plan>(without_tables(make_plan(chain, platform, options)));
+  reset_table_peak();
+  Plan made = make_plan(chain, platform, options);
+  made.tables = table_peak();
+  auto plan = std::make_shared<const Plan>(without_tables(std::move(made)));
   const std::scoped_lock lock(plans.mutex);
   plans.entries.push_front({std::move(key), plan});
   if (plans.entries.size() > kKept) plans.entries.pop_back();

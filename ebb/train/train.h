@@ -38,8 +38,10 @@ struct TrainPlan {
   // All else that training holds: parameters, gradients, weights laid out for products, the
   // optimiser's state as chosen, initial and final states, the batch, data that the task has read.
   Bytes beside = 0;
-  std::vector<std::string>
-      tiers;  // the slow tiers; what they hold at most: prediction.peak from 1 on
+  // Tables that planning took at most, before the budget's memory was taken.
+  Bytes planning = 0;
+  // The slow tiers; what they hold at most is in prediction.peak, from 1 on.
+  std::vector<std::string> tiers;
 };
 
 // One iteration, or a look at the test samples.

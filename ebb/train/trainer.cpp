@@ -313,6 +313,7 @@ TrainPlan Trainer<Number>::described(const Plan& chosen, Bytes budget) {
   plan.strategy = chosen.strategy;
   plan.prediction = chosen.prediction;
   plan.peak = plan.prediction.peak.front();
+  plan.planning = run.plan().tables;
   plan.plain = run_->plain_bytes();
   plan.budget = budget;
   const StepCost& cost = run.chain().at(0);

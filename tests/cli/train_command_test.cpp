@@ -151,6 +151,8 @@ TEST(TrainJson, OneObjectALine) {
   const json plan = json::parse(lines_of(outcome.out).at(0));
   EXPECT_EQ(plan["budget"].get<double>(), 2 * plan["plain"].get<double>());
   EXPECT_EQ(plan["exact"], true);
+  ASSERT_EQ(plan["tiers"].size(), 1);
+  EXPECT_EQ(plan["tiers"][0]["name"], "ram");
 }
 
 TEST(TrainText, SaysWhatItDoesAndDid) {

@@ -146,6 +146,16 @@ TEST(Checkpoint, ThePlainNameIsReplacedNotRewritten) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(before), {}), first);
 }
 
+// Also when the files have been replaced meanwhile.
+TEST(Checkpoint, OpenedTensorsStayInTheirFiles) {
+  const TemporaryFolder folder;
+  save(folder.path(), 1);
+  const Checkpoint opened = open_checkpoint(folder.path());
+  save(folder.path(), 2);
+  for (const TensorView& tensor : opened.model) EXPECT_TRUE(tensor.bytes.empty()) << tensor.name;
+  EXPECT_EQ(whole_generation(opened), 1);
+}
+
 TEST(Checkpoint, LeftoversOfAKilledProcessGo) {
   const TemporaryFolder folder;
   const fs::path path = folder.path();
