@@ -4,7 +4,6 @@
 import json
 import pathlib
 import random
-import time
 
 import pytest
 from train_program import column, ebb, needs_program, start, tensors
@@ -13,7 +12,7 @@ pytestmark = [needs_program, pytest.mark.slow]
 ITERATIONS = 100_000
 WORDS = (
     f"--task adding --steps 12 --cell gru --hidden 6 --batch 2 --iterations {ITERATIONS} --budget 4KiB"
-    " --test-samples 0 --threads 1 --save-seconds 0.5 --lr 1e-4 --json"
+    " --test-samples 0 --threads 1 --save-seconds 0.1 --lr 1e-4 --json"
 )
 
 
@@ -35,12 +34,11 @@ def test_a_hundred_thousand_iterations_with_kills(tmp_path):
     while iterations(folder) < ITERATIONS:
         before = iterations(folder)
         process = start(f"--resume {folder} --json" if before else f"{WORDS} --out {folder}")
-        began, first, lasts = time.monotonic(), 0, moments.uniform(2, 6)
-        for _ in process.stdout:
-            if time.monotonic() - began < 1:
-                continue
-            first = first or resident(process)
-            if time.monotonic() - began > lasts:
+        first, last = 0, moments.randrange(5_000, 15_000)
+        for line, _ in enumerate(process.stdout):
+            if line == 1_000:
+                first = resident(process)
+            if line == last:
                 sizes.append((first, resident(process)))
                 process.kill()
                 kills += 1
@@ -48,8 +46,8 @@ def test_a_hundred_thousand_iterations_with_kills(tmp_path):
         _, err = process.communicate(timeout=60)
         assert process.returncode in (0, -9), err
         assert iterations(folder) > before, "nothing is saved between two kills"
-    assert kills >= 5
-    assert all(last - first <= 1024 for first, last in sizes), sizes  # in seconds of some hundred iterations each
+    assert kills >= 7
+    assert all(last - first <= 1024 for first, last in sizes), sizes
     assert max(last for _, last in sizes) - min(last for _, last in sizes) <= 4096, sizes
     ebb(f"{WORDS} --out {straight}", timeout=900)
     assert tensors(folder) == tensors(straight)
