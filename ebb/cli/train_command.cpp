@@ -197,6 +197,10 @@ void check_words(const Words& words) {
     fail(ErrorCode::invalid_argument,
          "--data-changed-ok is for --resume; a new run takes any data");
   }
+  if (words.save_failure_ok && words.out.empty() && words.resume.empty()) {
+    fail(ErrorCode::invalid_argument,
+         "--save-failure-ok is for runs that are saved; say where with --out");
+  }
   if (!words.plan.find_budget.empty() && words.given.contains("budget")) {
     fail(ErrorCode::invalid_argument,
          "--find-budget and --budget contradict each other: --find-budget says which one to give");
@@ -241,10 +245,7 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
 
 void answer(const Words& words, std::ostream& out, std::ostream& err) {
   check_words(words);
-  // A reader that has gone and a file that may not grow are errors of the write, after which
-  // training is saved.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write
   RankOptions together;
   if (!words.patience.empty()) together.patience = read_number("--patience", words.patience);
   Ranks ranks(together);

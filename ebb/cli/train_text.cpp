@@ -129,7 +129,7 @@ void TrainText::plan(const TrainPlan& plan) {
   lines.add("",
             format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch, data");
   if (plan.planning > plan.peak) {
-    lines.add("", format_bytes(plan.planning) + " in place of the first while it was planned");
+    lines.add("", format_bytes(plan.planning) + " while it was planned, given back since");
   }
   for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
     lines.add("", format_bytes(plan.prediction.peak[k + 1]) + " in tier " + plan.tiers[k]);

@@ -96,7 +96,7 @@ void Executor::await(const Action& action) {
 // All is forgotten, also what other places hold: the new plan runs each step at most once more than one
 // that would go on from there.
 const Plan* Executor::other_plan(const Action& action) {
-  if (!setup_.replan) return nullptr;
+  if (!setup_.replan || (walk_.steps() != Step::kUnknown && walk_.left() == 0)) return nullptr;
   await(action);
   const int tier = held_.take_failed_tier();
   if (tier < 0) return nullptr;

@@ -153,6 +153,7 @@ class MpiLink : public RankLink {
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
       if (!waits[rank]) names += (names.empty() ? "" : ", ") + std::to_string(rank);
     }
+    if (names.empty()) names = "?";  // all wait, and MPI does not go on
     fail(ErrorCode::device, "process ", names, " of ", size_, " has not come for ", patience_,
          " seconds; it hangs, or others do more than their share (--patience)");
   }

@@ -2,24 +2,40 @@
 #include "ebb/train/npy_output.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
 #include <system_error>
-#include <utility>
 
+#include "ebb/core/error.h"
 #include "ebb/store/file.h"
 
 namespace ebb {
 namespace {
 
+constexpr int kMostLinks = 40;
+
+// Where a link leads, whether there is something or not. What is no file must not be replaced by one.
+std::filesystem::path checked(std::filesystem::path path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail(ErrorCode::invalid_argument, "'", path.string(), "' is there and no file; name one");
+  }
+  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(path, ignored); ++links) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, ignored);
+  }
+  return path;
+}
+
 std::filesystem::path path_beside(std::filesystem::path path) {
-  path += kUnfinished;
+  path += "." + std::to_string(::getpid()) + std::string(kUnfinished);
   return path;
 }
 
 int open_new(const std::filesystem::path& path) {
-  const int fd = file_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int fd = file_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) fail_file(path, "opened", errno);
   return fd;
 }
@@ -40,9 +56,9 @@ std::string npy_header(std::string_view type, std::span<const std::int64_t> shap
 
 }  // namespace
 
-NpyOutput::NpyOutput(std::filesystem::path path, std::string_view type, std::size_t number_bytes,
-                     std::span<const std::int64_t> shape)
-    : path_(std::move(path)),
+NpyOutput::NpyOutput(const std::filesystem::path& path, std::string_view type,
+                     std::size_t number_bytes, std::span<const std::int64_t> shape)
+    : path_(checked(path)),
       beside_(path_beside(path_)),
       file_(open_new(beside_)),
       number_bytes_(number_bytes) {

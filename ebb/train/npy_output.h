@@ -15,8 +15,9 @@ namespace ebb {
 
 class NpyOutput {
  public:
-  // `type` is NumPy's, such as "<f4". Everything throws Error(io) that names the path.
-  NpyOutput(std::filesystem::path path, std::string_view type, std::size_t number_bytes,
+  // `type` is NumPy's, such as "<f4". Everything throws Error(io) that names the path, or
+  // Error(invalid_argument) unless it is a file, a link to one, or nothing yet.
+  NpyOutput(const std::filesystem::path& path, std::string_view type, std::size_t number_bytes,
             std::span<const std::int64_t> shape);
   NpyOutput(const NpyOutput&) = delete;
   NpyOutput& operator=(const NpyOutput&) = delete;

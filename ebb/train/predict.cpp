@@ -188,6 +188,11 @@ std::int64_t block_of(const TrainedModel& model, std::int64_t batch, std::int64_
 template <class Number>
 PredictResult predict_as(const TrainedModel& model, const PredictOptions& options) {
   const double began = seconds_now();
+  std::error_code ignored;
+  if (std::filesystem::equivalent(options.data, options.out, ignored)) {
+    fail(ErrorCode::invalid_argument, "'", options.out.string(),
+         "' is what is to be read; name another file for the predictions");
+  }
   const Sequences sequences = open_sequences(model, options.data);
   const std::int64_t count = sequences.count(), steps = sequences.steps();
   const std::int64_t batch =

@@ -67,7 +67,13 @@ void RunLock::take() {
   const std::filesystem::path path = directory_ / kLockFile;
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_file(path, "written", errno);
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  // The directory too: the file may be removed meanwhile.
+  folder_ = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const auto is_taken = [](int fd) {
+    return fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  };
+  if (is_taken(fd_) || is_taken(folder_)) {
+    const Descriptor folder(std::exchange(folder_, -1));
     const Descriptor closed(std::exchange(fd_, -1));
     throw Error(ErrorCode::io, "'" + directory_.string() + "' is in use by " + holder(closed.get()),
                 {}, "wait for it, or take another directory");
@@ -83,6 +89,7 @@ RunLock::~RunLock() {
   // Whoever comes next must not read who was here before.
   [[maybe_unused]] const int emptied = ::ftruncate(fd_, 0);
   ::close(fd_);
+  if (folder_ >= 0) ::close(folder_);
 }
 
 }  // namespace ebb

@@ -9,7 +9,7 @@ namespace ebb {
 class Ranks;
 
 // Held from the constructor to the destructor or to the end of the process, however that comes, by a lock
-// on the file `lock` in the directory; who holds it stands in that file, which stays. Two in one process
+// on the file `lock` and the directory itself; who holds it stands in that file, which stays. Two in one process
 // exclude each other too. Those who only read need none.
 // Where a file system has no locks, two runs in one directory are not noticed. Those of several machines
 // see each other if their file system has locks for all of them (NFS has).
@@ -32,7 +32,7 @@ class RunLock {
   void take();
 
   std::filesystem::path directory_;
-  int fd_ = -1;  // -1: rank 0 has it
+  int fd_ = -1, folder_ = -1;  // of the file and the directory; -1: rank 0 has them
 };
 
 }  // namespace ebb

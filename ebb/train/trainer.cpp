@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <sstream>
 
 #include "ebb/core/at.h"
@@ -51,7 +52,8 @@ void check_data(const DataFingerprint& before, const DataFingerprint& now) {
               "the data are not those that the checkpoint was trained with: " +
                   (alike ? words(now) + " as before, with other content or under other names"
                          : "there were " + words(before) + ", there are " + words(now)),
-              {}, "give those of before, or set data_changed_ok to go on with these");
+              {},
+              "give those of before, or go on with these by --data-changed-ok (data_changed_ok)");
 }
 
 void add_up(Ranks& ranks, Score& score) {
@@ -327,8 +329,14 @@ template <class Number>
 void Trainer<Number>::save(std::int64_t iteration) {
   saved_at_ = seconds();
   if (!metrics_ || iteration == saved_) return;
-  write_lines();
-  metrics_->sync();
+  // Lines that cannot be written are no reason to lose the parameters.
+  std::optional<Error> unwritten;
+  try {
+    write_lines();
+    metrics_->sync();
+  } catch (const Error& error) {
+    unwritten = error;
+  }
   Checkpoint checkpoint;
   checkpoint.iteration = iteration;
   checkpoint.seed = options_.seed;
@@ -339,6 +347,7 @@ void Trainer<Number>::save(std::int64_t iteration) {
   checkpoint.optimiser = optimiser_.state();
   save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
+  if (unwritten) throw *unwritten;
 }
 
 template <class Number>

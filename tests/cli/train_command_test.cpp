@@ -111,6 +111,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--iterations 0", "--iterations is '0'"},
       {"--epochs 0", "--epochs is '0'"},
       {"--data-changed-ok", "--data-changed-ok is for --resume"},
+      {"--save-failure-ok", "say where with --out"},
       {"--find-budget 0.9x", "--find-budget is '0.9x'; it must be 1 or more times"},
       {"--find-budget x", "--find-budget is 'x'"},
       {"--find-budget nan", "--find-budget is 'nan'"},

@@ -201,6 +201,22 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(tmp_path):
     ebb(f"--resume {tmp_path}/run --iterations 7")
 
 
+def test_metrics_that_cannot_be_written_do_not_cost_the_parameters(tmp_path):
+    """Files may be longer than a checkpoint's, and not as long as the metrics of all iterations."""
+    words = "--task adding --cell gru --steps 10 --hidden 4 --batch 2 --test-samples 0 --threads 1 --save-seconds 1000"
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    done = ebb(f"{words} --iterations 3000 --out {tmp_path}/run", 4, preexec_fn=small_files)
+    assert "metrics.jsonl" in done.stderr and "File too large" in done.stderr
+    saved = json.loads((tmp_path / "run" / "train.json").read_text())["iteration"]
+    assert 20 < saved < 3000
+    ebb(f"{words} --iterations {saved} --out {tmp_path}/whole")
+    assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
+    ebb(f"--resume {tmp_path}/run --iterations {saved + 2}")
+
+
 def test_saving_that_fails_need_not_end_training(tmp_path):
     """Files may be a little longer than the metrics of some iterations, and no checkpoint fits; then they may be longer."""
     words = f"{SMALL.replace('--iterations 5', '--iterations 120')} --json"

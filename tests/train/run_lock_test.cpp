@@ -97,6 +97,14 @@ TEST(RunLock, SaysWhoHasItAndGoesWithTheProcess) {
               HasSubstr("process " + std::to_string(::getpid())));
 }
 
+TEST(RunLock, TheFileMayBeRemovedMeanwhile) {
+  const TemporaryFolder folder;
+  const RunLock first{fs::path(folder.path())};
+  fs::remove(fs::path(folder.path()) / "lock");
+  EXPECT_THAT(io_message([&] { const RunLock second{fs::path(folder.path())}; }),
+              HasSubstr("is in use by another process"));
+}
+
 TEST(RunLock, CheckpointsAreSavedByTheHolderOnly) {
   const TemporaryFolder folder;
   Checkpoint checkpoint;

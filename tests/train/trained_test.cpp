@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -202,7 +203,26 @@ TEST_F(OnArrays, RefusesArraysOfAnotherWidth) {
   write_file(path("x_test"), npy("<f4", "(2,4)", numbers(x)));
   EXPECT_THAT(message_of([&] { predicted({}); }), HasSubstr("sequence 0, step 1, input 2 is inf"));
   EXPECT_FALSE(std::filesystem::exists(path("out")));
-  EXPECT_FALSE(std::filesystem::exists(path("out") + ".tmp"));
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+    EXPECT_NE(file.path().extension(), ".tmp");
+  }
+}
+
+// What is no file would be replaced, and what is read would be lost.
+TEST_F(OnArrays, WritesFilesOnly) {
+  const TrainedModel model = load_trained(run_.path());
+  const auto told = [&](const std::string& out) {
+    return message_of([&] { predict(model, {.data = path("x_test"), .out = out}); });
+  };
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(told(path("pipe")), HasSubstr("is there and no file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+  EXPECT_THAT(told(folder_.path()), HasSubstr("is there and no file"));
+  EXPECT_THAT(told(path("x_test")), HasSubstr("name another file for the predictions"));
+  std::filesystem::create_symlink(path("there"), path("link"));
+  EXPECT_EQ(told(path("link")), "no error");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_TRUE(std::filesystem::is_regular_file(path("there")));
 }
 
 TEST_F(OnArrays, EvaluatesOtherDataOfItsKind) {

@@ -217,4 +217,9 @@ def load(run: str | os.PathLike[str], *, budget: BudgetLike | None = None, nativ
             f"{path} does not say what it was trained for: it is not of ebb train, or of a version that did not yet; "
             "ebb train --resume with one more iteration saves it anew"
         )
-    return Trained(str(path), tensors, notes, {"budget": budget, "native": native}).eval()
+    try:
+        return Trained(str(path), tensors, notes, {"budget": budget, "native": native}).eval()
+    except (KeyError, RuntimeError, ValueError) as error:
+        if isinstance(error, Error):
+            raise
+        raise Error(f"{path} is damaged, or another program has changed it: {error}", "io") from error
