@@ -31,7 +31,7 @@ template <class Number>
 Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* pattern)
     : shape_(shape), is_sparse_(pattern != nullptr) {
   const std::int64_t gates = shape_.gates, units = shape_.units, inputs = shape_.inputs;
-  if (is_sparse_) {
+  if (pattern != nullptr) {
     pattern_weights_ = static_cast<std::int64_t>(pattern->columns.size());
     starts_.reserve(at(gates * blocks() * (inputs + 1)));
     for (std::int64_t gate = 0; gate < gates; ++gate) {
@@ -196,28 +196,28 @@ Bytes Connection<Number>::backward_bytes() const {
 
 // Samples lie beside each other here, so that one weight is used for many of them at once.
 template <class Number>
-template <std::int64_t kTogether>
+template <std::int64_t together>
 void Connection<Number>::sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to,
                                          const Number* d, Number* results, std::int64_t stride,
                                          Number* turned) const {
   const std::int64_t row = d_row();
-  for (std::int64_t first = 0; first < samples; first += kTogether) {
-    const std::int64_t here = std::min(kTogether, samples - first);
-    std::fill_n(turned, row * kTogether, Number{0});
+  for (std::int64_t first = 0; first < samples; first += together) {
+    const std::int64_t here = std::min(together, samples - first);
+    std::fill_n(turned, row * together, Number{0});
     for (std::int64_t b = 0; b < here; ++b) {
       const Number* const own = d + (first + b) * row;
-      for (std::int64_t u = 0; u < row; ++u) turned[u * kTogether + b] = own[u];
+      for (std::int64_t u = 0; u < row; ++u) turned[u * together + b] = own[u];
     }
     for (std::int64_t j = from; j < to; ++j) {
-      std::array<Number, kTogether> sums{};
+      std::array<Number, together> sums{};
       for (std::int64_t piece = 0; piece < shape_.gates * blocks(); ++piece) {
         const std::uint32_t* const starts = starts_.data() + piece * (shape_.inputs + 1) + j;
         const std::int64_t block =
             sum_of(piece / blocks()) * shape_.units + piece % blocks() * kEventWidth;
         for (std::uint32_t e = starts[0]; e < starts[1]; ++e) {
           const Number value = values_[e];
-          const Number* const own = turned + (block + entries_[e].unit) * kTogether;
-          for (std::int64_t b = 0; b < kTogether; ++b) sums[at(b)] += value * own[b];
+          const Number* const own = turned + (block + entries_[e].unit) * together;
+          for (std::int64_t b = 0; b < together; ++b) sums[at(b)] += value * own[b];
         }
       }
       for (std::int64_t b = 0; b < here; ++b) results[(first + b) * stride + j] += sums[at(b)];

@@ -98,8 +98,8 @@ class Connection {
   // Of one row: what its active inputs add to the gradients of a block of units.
   void add_events(std::int64_t gate, std::int64_t block, std::span<const std::uint16_t> active,
                   const Number* values, const Number* d);
-  // Backward of all inputs with sparse weights, kTogether samples at a time.
-  template <std::int64_t kTogether>
+  // Backward of all inputs with sparse weights, together samples at a time.
+  template <std::int64_t together>
   void sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to, const Number* d,
                        Number* results, std::int64_t stride, Number* turned) const;
   // Backward of one gate and block for the inputs listed.

@@ -47,10 +47,10 @@ EvaluateOptions options_of(const EvalWords& words) {
          "'; it must be test or train");
   }
   if (words.split == "train") options.split = Split::train;
-  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   if (words.samples) {
     options.samples =
-        words.samples == "all" ? kAll : read_count("--samples", *words.samples, 1, kAll);
+        words.samples == "all" ? most : read_count("--samples", *words.samples, 1, most);
   }
   if (words.batch) options.batch = read_count("--batch", *words.batch, 1, 65'535);
   if (words.threads) {

@@ -39,12 +39,12 @@ struct SampleWords {
 };
 
 SampleOptions options_of(const SampleWords& words) {
-  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
   SampleOptions options;
   options.text = words.text;
-  if (words.length) options.length = read_count("--length", *words.length, 0, kAny);
+  if (words.length) options.length = read_count("--length", *words.length, 0, any);
   if (words.seed)
-    options.seed = static_cast<std::uint64_t>(read_count("--seed", *words.seed, 0, kAny));
+    options.seed = static_cast<std::uint64_t>(read_count("--seed", *words.seed, 0, any));
   if (words.threads) {
     options.threads = static_cast<int>(read_count("--threads", *words.threads, 1, Workers::kMost));
   }

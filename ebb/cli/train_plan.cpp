@@ -68,7 +68,7 @@ void answer_train_plan(const TrainPlanWords& words, TrainPlanRequest request, Ra
       json["fits"] = false;
       json["least_budget"] = error.least_budget() ? Json(*error.least_budget()) : Json(nullptr);
       json["why"] = error.what();
-      out << json.dump() << std::endl;
+      out << json.dump() << '\n' << std::flush;
     }
     throw;
   }

@@ -47,13 +47,18 @@ bool is_share(std::string_view word) { return word.ends_with('%'); }
 
 Bytes read_budget(std::string_view what, std::string_view word, Bytes whole) {
   if (const std::optional<double> percent = percent_of(word)) return part_of(*percent, whole);
+  const auto refuse = [&] {
+    fail(ErrorCode::invalid_argument, what, " is '", shown(word),
+         "'; it must be bytes such as 64MiB, below 2^63, a share of what keeping everything takes "
+         "such as 5%, or unlimited");
+  };
+  if (is_share(word)) refuse();
   try {
-    if (!is_share(word)) return parse_bytes(word);
+    return parse_bytes(word);
   } catch (const Error&) {
+    refuse();
   }
-  fail(ErrorCode::invalid_argument, what, " is '", shown(word),
-       "'; it must be bytes such as 64MiB, below 2^63, a share of what keeping everything takes "
-       "such as 5%, or unlimited");
+  return 0;
 }
 
 std::string least_share(Bytes bytes, Bytes whole) {

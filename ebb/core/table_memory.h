@@ -19,7 +19,7 @@ void reset_table_peak();
 
 template <class Entry>
 struct TableMemory {
-  using value_type = Entry;
+  using value_type = Entry;  // NOLINT(readability-identifier-naming): the standard library's name
   TableMemory() = default;
   template <class Other>
   explicit(false) TableMemory(const TableMemory<Other>&) {}

@@ -24,9 +24,10 @@ std::vector<T> zeros(std::size_t count, std::string_view what) {
   try {
     return std::vector<T>(count);
   } catch (const std::bad_alloc&) {
+    refuse_memory(scale_bytes(sizeof(T), static_cast<Bytes>(count)), what);
   } catch (const std::length_error&) {
+    refuse_memory(scale_bytes(sizeof(T), static_cast<Bytes>(count)), what);
   }
-  refuse_memory(scale_bytes(sizeof(T), static_cast<Bytes>(count)), what);
 }
 
 }  // namespace ebb

@@ -46,11 +46,10 @@ MappedFile::~MappedFile() {
 
 void forget(std::span<const std::byte> mapped) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size();
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
   // Without it all is as before, but for the memory.
-  [[maybe_unused]] const int told =
-      ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  [[maybe_unused]] const int told = ::madvise(const_cast<std::byte*>(mapped.data()) - before,
+                                              mapped.size() + before, MADV_DONTNEED);
 }
 
 }  // namespace ebb

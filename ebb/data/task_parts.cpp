@@ -43,8 +43,8 @@ void need_data(const TaskOptions& options, std::string_view origin) {
 }
 
 std::vector<std::string> number_names(std::int64_t count) {
-  std::vector<std::string> names;
-  for (std::int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  std::vector<std::string> names(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = std::to_string(i);
   return names;
 }
 
