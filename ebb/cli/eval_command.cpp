@@ -9,12 +9,12 @@
 
 #include "ebb/cli/heading.h"
 #include "ebb/cli/interrupt.h"
+#include "ebb/cli/trained_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
 #include "ebb/core/words.h"
-#include "ebb/core/workers.h"
 #include "ebb/train/evaluate.h"
 
 namespace ebb {
@@ -34,8 +34,9 @@ Examples
 )";
 
 struct EvalWords {
-  std::string run, split = "test";
-  std::optional<std::string> data, samples, batch, threads;
+  TrainedWords net;
+  std::string split = "test";
+  std::optional<std::string> data, samples;
   bool json = false;
 };
 
@@ -52,10 +53,8 @@ EvaluateOptions options_of(const EvalWords& words) {
     options.samples =
         words.samples == "all" ? most : read_count("--samples", *words.samples, 1, most);
   }
-  if (words.batch) options.batch = read_count("--batch", *words.batch, 1, 65'535);
-  if (words.threads) {
-    options.threads = static_cast<int>(read_count("--threads", *words.threads, 1, Workers::kMost));
-  }
+  options.batch = words.net.batch_size();
+  options.threads = words.net.thread_count();
   return options;
 }
 
@@ -63,7 +62,7 @@ void answer(const EvalWords& words, std::ostream& out) {
   EvaluateOptions options = options_of(words);
   const Interrupt interrupt;
   options.stop = interrupt.token();
-  const TrainedModel model = load_trained(words.run);
+  const TrainedModel model = load_trained(words.net.run);
   const Evaluation found = evaluate(model, options);
   const Metrics& metrics = found.metrics;
   if (words.json) {
@@ -89,16 +88,15 @@ void answer(const EvalWords& words, std::ostream& out) {
 
 Command declare_eval(CLI::App& app) {
   const auto words = std::make_shared<EvalWords>();
-  Heading net(app, "The net");
-  net.argument("RUN", words->run, "Folder of a run, or its model.safetensors");
+  declare_run(app, words->net);
   Heading samples(app, "The samples");
   samples.option("--data", words->data, "DIR",
                  "Where the task's files are; default where they\nwere in training");
   samples.option("--split", words->split, "NAME", "test (default) or train");
   samples.option("--samples", words->samples, "N",
                  "At most, or all; default as many as training\ntested");
-  samples.option("--batch", words->batch, "B", "Sequences beside each other; default the run's");
-  samples.option("--threads", words->threads, "N", "Default the run's");
+  declare_batch(samples, words->net);
+  declare_threads(samples, words->net);
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Machine-readable: one object");
   set_footer(app, kEvalFooter);

@@ -8,11 +8,11 @@
 
 #include "ebb/cli/heading.h"
 #include "ebb/cli/interrupt.h"
+#include "ebb/cli/trained_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/units.h"
 #include "ebb/core/words.h"
-#include "ebb/core/workers.h"
 #include "ebb/train/predict.h"
 
 namespace ebb {
@@ -40,8 +40,8 @@ Examples
 )";
 
 struct PredictWords {
-  std::string run;
-  std::optional<std::string> data, out, batch, threads;
+  TrainedWords net;
+  std::optional<std::string> data, out;
   bool every_step = false, last = false, classes = false, json = false;
 };
 
@@ -56,10 +56,8 @@ PredictOptions options_of(const PredictWords& words) {
   options.out = *words.out;
   if (words.every_step || words.last) options.every_step = words.every_step;
   options.classes = words.classes;
-  if (words.batch) options.batch = read_count("--batch", *words.batch, 1, 65'535);
-  if (words.threads) {
-    options.threads = static_cast<int>(read_count("--threads", *words.threads, 1, Workers::kMost));
-  }
+  options.batch = words.net.batch_size();
+  options.threads = words.net.thread_count();
   return options;
 }
 
@@ -67,7 +65,7 @@ void answer(const PredictWords& words, std::ostream& out) {
   PredictOptions options = options_of(words);
   const Interrupt interrupt;
   options.stop = interrupt.token();
-  const TrainedModel model = load_trained(words.run);
+  const TrainedModel model = load_trained(words.net.run);
   const PredictResult result = predict(model, options);
   if (words.json) {
     Json json{{"out", *words.out},
@@ -89,8 +87,7 @@ void answer(const PredictWords& words, std::ostream& out) {
 
 Command declare_predict(CLI::App& app) {
   const auto words = std::make_shared<PredictWords>();
-  Heading net(app, "The net");
-  net.argument("RUN", words->run, "Folder of a run, or its model.safetensors");
+  declare_run(app, words->net);
   Heading files(app, "The files");
   files.option("--data", words->data, "X.npy", "Sequences");
   files.option("-o,--out", words->out, "Y.npy", "Where the outputs go");
@@ -99,8 +96,8 @@ Command declare_predict(CLI::App& app) {
   outputs.flag("--last", words->last, "Of the last time step");
   outputs.flag("--classes", words->classes, "The number of the likeliest class, as int64");
   Heading work(app, "The work");
-  work.option("--batch", words->batch, "B", "Sequences beside each other; default the run's");
-  work.option("--threads", words->threads, "N", "Default the run's");
+  declare_batch(work, words->net);
+  declare_threads(work, words->net);
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Machine-readable: one object");
   set_footer(app, kPredictFooter);

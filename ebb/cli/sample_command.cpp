@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/sample_command.h"
 
-#include <charconv>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -12,9 +11,9 @@
 
 #include "ebb/cli/heading.h"
 #include "ebb/cli/interrupt.h"
+#include "ebb/cli/trained_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/words.h"
-#include "ebb/core/workers.h"
 #include "ebb/train/sample.h"
 
 namespace ebb {
@@ -34,8 +33,9 @@ Examples
 )";
 
 struct SampleWords {
-  std::string run, text;
-  std::optional<std::string> length, temperature, seed, threads, out;
+  TrainedWords net;
+  std::string text;
+  std::optional<std::string> length, temperature, seed, out;
 };
 
 SampleOptions options_of(const SampleWords& words) {
@@ -45,18 +45,8 @@ SampleOptions options_of(const SampleWords& words) {
   if (words.length) options.length = read_count("--length", *words.length, 0, any);
   if (words.seed)
     options.seed = static_cast<std::uint64_t>(read_count("--seed", *words.seed, 0, any));
-  if (words.threads) {
-    options.threads = static_cast<int>(read_count("--threads", *words.threads, 1, Workers::kMost));
-  }
-  if (words.temperature) {
-    const std::string& word = *words.temperature;
-    const auto [end, error] =
-        std::from_chars(word.data(), word.data() + word.size(), options.temperature);
-    if (error != std::errc{} || end != word.data() + word.size()) {
-      fail(ErrorCode::invalid_argument, "--temperature is '", shown(word),
-           "'; it must be a number, 0 or more");
-    }
-  }
+  options.threads = words.net.thread_count();
+  if (words.temperature) options.temperature = read_number("--temperature", *words.temperature);
   return options;
 }
 
@@ -73,7 +63,7 @@ void answer(const SampleWords& words, std::ostream& out) {
   SampleOptions options = options_of(words);
   const Interrupt interrupt;
   options.stop = interrupt.token();
-  const TrainedModel model = load_trained(words.run);
+  const TrainedModel model = load_trained(words.net.run);
   if (!words.out) {
     write_sample(model, options, out);
     return;
@@ -88,8 +78,7 @@ void answer(const SampleWords& words, std::ostream& out) {
 
 Command declare_sample(CLI::App& app) {
   const auto words = std::make_shared<SampleWords>();
-  Heading net(app, "The net");
-  net.argument("RUN", words->run, "Folder of a run, or its model.safetensors");
+  declare_run(app, words->net);
   Heading text(app, "The text");
   text.option("--text", words->text, "TEXT", "What it goes on from");
   text.option("--length", words->length, "N", "Bytes to add; default 500");
@@ -98,7 +87,7 @@ Command declare_sample(CLI::App& app) {
       "1 (default): as likely as the net says; less:\nmore of what is likely; 0: the likeliest");
   text.option("--seed", words->seed, "N", "Of the draws; default 1");
   Heading work(app, "The work");
-  work.option("--threads", words->threads, "N", "Default the run's");
+  declare_threads(work, words->net);
   Heading output(app, "The answer");
   output.option("-o,--out", words->out, "FILE", "Default the standard output");
   set_footer(app, kSampleFooter);

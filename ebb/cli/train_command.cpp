@@ -2,8 +2,6 @@
 #include "ebb/cli/train_command.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -140,15 +138,6 @@ struct Words {
 std::string option_of(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return "--" + key;
-}
-
-double read_number(const std::string& option, const std::string& word) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(number)) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(word), "'; it must be a number");
-  }
-  return number;
 }
 
 Json value_of(const OptionRow& row, const std::string& word) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/train_plan.h"
 
-#include <charconv>
-#include <cmath>
 #include <ostream>
 #include <string_view>
 #include <utility>
@@ -18,14 +16,12 @@ namespace {
 // "1.2x" or "1.2".
 double read_slowdown(std::string_view word) {
   const std::string_view number = word.ends_with('x') ? word.substr(0, word.size() - 1) : word;
-  double slowdown = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), slowdown);
-  const bool is_number = error == std::errc{} && end == number.data() + number.size();
-  if (!is_number || !std::isfinite(slowdown) || slowdown < 1) {
+  const std::optional<double> slowdown = finite_number(number);
+  if (!slowdown || *slowdown < 1) {
     fail(ErrorCode::invalid_argument, "--find-budget is '", shown(word),
          "'; it must be 1 or more times the time of keeping everything, such as 1.2x");
   }
-  return slowdown;
+  return *slowdown;
 }
 
 TrainPlan plan_of(TrainPlanRequest& request, std::optional<double> slowdown, Ranks& ranks) {

@@ -2,7 +2,6 @@
 #include "ebb/core/budget_words.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -14,16 +13,9 @@ namespace {
 
 constexpr double kMostPercent = 1e6;
 
-std::optional<double> number_of(std::string_view word) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc{} || end != word.data() + word.size()) return {};
-  return number;
-}
-
 std::optional<double> percent_of(std::string_view word) {
   if (!is_share(word)) return {};
-  const std::optional<double> percent = number_of(word.substr(0, word.size() - 1));
+  const std::optional<double> percent = finite_number(word.substr(0, word.size() - 1));
   return percent && *percent > 0 && *percent <= kMostPercent ? percent : std::nullopt;
 }
 
@@ -34,7 +26,7 @@ Bytes part_of(double percent, Bytes whole) {
 
 // The share that a number without a unit most likely stands for: 5 and 0.05 for 5%.
 std::optional<double> meant_percent(std::string_view word) {
-  const std::optional<double> number = number_of(word);
+  const std::optional<double> number = finite_number(word);
   if (!number || !(*number > 0) || *number > 100) return {};
   return *number < 1 ? 100 * *number : *number;
 }
@@ -66,7 +58,7 @@ std::string least_share(Bytes bytes, Bytes whole) {
   const double digit = std::pow(10.0, std::floor(std::log10(std::max(exact, 1e-12))) - 3);
   for (double count = std::floor(exact / digit);; ++count) {
     const std::string text = percent_text(count * digit);
-    const std::optional<double> read = number_of(text.substr(0, text.size() - 1));
+    const std::optional<double> read = finite_number(text.substr(0, text.size() - 1));
     if (read && part_of(*read, whole) >= bytes) return text;
   }
 }

@@ -50,6 +50,19 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::optional<double> finite_number(std::string_view word) {
+  const auto number = parsed<double>(word);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+double read_number(std::string_view what, std::string_view word) {
+  const auto number = finite_number(word);
+  if (!number) {
+    fail(ErrorCode::invalid_argument, what, " is '", shown(word), "'; it must be a number");
+  }
+  return *number;
+}
+
 std::int64_t read_count(std::string_view what, std::string_view word, std::int64_t least,
                         std::int64_t most) {
   const auto number = whole_number(word);

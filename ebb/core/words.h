@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ std::int64_t read_count(std::string_view what, std::string_view word, std::int64
 // Whole numbers joined by commas, at least one.
 std::vector<std::int64_t> read_counts(std::string_view what, std::string_view word,
                                       std::int64_t least, std::int64_t most);
+// A finite number; nothing for any other word.
+std::optional<double> finite_number(std::string_view word);
+double read_number(std::string_view what, std::string_view word);
 // Seconds from 0 to 1e15.
 double read_seconds(std::string_view what, std::string_view word);
 // A size as parse_bytes reads it.

@@ -12,19 +12,13 @@
 #include <string>
 
 #include "ebb/core/error.h"
+#include "ebb/data/whole_file.h"
 
 namespace ebb {
 
 MappedFile::MappedFile(const std::filesystem::path& path, std::string_view origin) {
+  check_is_file(path, origin);
   const std::string name = path.string();
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    fail(ErrorCode::io, "there is no file ", name, "; ", origin);
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    fail(ErrorCode::io, name, " is not a file; ", origin);
-  }
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail(ErrorCode::io, name, ": it cannot be opened: ", std::strerror(errno));
   struct stat found{};

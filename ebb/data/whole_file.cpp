@@ -22,18 +22,22 @@ std::vector<std::byte> room_for(const std::string& name, std::uintmax_t size) {
 
 }  // namespace
 
+void check_is_file(const std::filesystem::path& path, std::string_view origin) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status)) {
+    fail(ErrorCode::io, "there is no file ", path.string(), "; ", origin);
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    fail(ErrorCode::io, path.string(), " is not a file; ", origin);
+  }
+}
+
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::string_view origin,
                                  Bytes most) {
+  check_is_file(path, origin);
   const std::string name = path.string();
   std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    fail(ErrorCode::io, "there is no file ", name, "; ", origin);
-  }
-  // Others, such as terminals, may never end.
-  if (!std::filesystem::is_regular_file(status)) {
-    fail(ErrorCode::io, name, " is not a file; ", origin);
-  }
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) fail(ErrorCode::io, name, ": ", error.message());
   if (size > static_cast<std::uintmax_t>(most)) {

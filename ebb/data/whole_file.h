@@ -14,8 +14,11 @@ namespace ebb {
 // Larger files are taken for a mistake.
 inline constexpr Bytes kMostFileBytes = Bytes{64} << 30;
 
-// Throws Error(io) for a file that is missing, with `origin`, which says where to get it, or that
-// cannot be read; Error(invalid_argument) for one of more than `most` bytes.
+// Throws Error(io) for what is missing or no file, with `origin`, which says where to get it. What is no
+// file, such as a terminal, may never end.
+void check_is_file(const std::filesystem::path& path, std::string_view origin);
+
+// Throws what check_is_file throws, Error(io) for a file that cannot be read; Error(invalid_argument) for one of more than `most` bytes.
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::string_view origin,
                                  Bytes most = kMostFileBytes);
 

@@ -44,12 +44,12 @@ void CheckedStep::Guarded::check(const char* call, std::int64_t step) const {
   refuse_changed(-kGuard);
 }
 
-CheckedStep::CheckedStep(Step& inner) : inner_(inner) {
+CheckedStep::CheckedStep(Step& inner) : WrappedStep(inner) {
   for (std::int64_t i = 1; inner.is_uniform() && i < inner.steps(); ++i) check_alike(inner, i);
 }
 
 Bytes CheckedStep::largest_state(std::int64_t step) const {
-  return std::max(inner_.bytes(step).state, inner_.after(step));
+  return std::max(inner().bytes(step).state, inner().after(step));
 }
 
 std::byte* CheckedStep::take_scratch(Bytes bytes) {
@@ -58,40 +58,40 @@ std::byte* CheckedStep::take_scratch(Bytes bytes) {
 
 std::int64_t CheckedStep::advance(const StepSpan& span, std::byte* state, std::byte*) {
   for (std::int64_t i = span.from; i < span.to; ++i) {
-    const StepBytes bytes = inner_.bytes(i);
+    const StepBytes bytes = inner().bytes(i);
     std::byte* const own = state_.take(largest_state(i), state, bytes.state);
     const std::int64_t reached =
-        inner_.advance({i, i + 1, span.first}, own, take_scratch(bytes.scratch));
+        inner().advance({i, i + 1, span.first}, own, take_scratch(bytes.scratch));
     state_.check("advance", i);
     scratch_.check("advance", i);
-    std::memcpy(state, own, count(inner_.after(i)));
-    const bool may_end = inner_.steps() == kUnknown && span.first && i + 1 < span.to;
-    if (reached != i + 1 || (may_end && inner_.ended(i + 1, state))) return reached;
+    std::memcpy(state, own, count(inner().after(i)));
+    const bool may_end = inner().steps() == kUnknown && span.first && i + 1 < span.to;
+    if (reached != i + 1 || (may_end && inner().ended(i + 1, state))) return reached;
   }
   return span.to;
 }
 
 void CheckedStep::record(const StepSpan& span, std::byte* state, const Tapes& tapes, std::byte*) {
   for (std::int64_t i = span.from; i < span.to; ++i) {
-    const StepBytes bytes = inner_.bytes(i);
+    const StepBytes bytes = inner().bytes(i);
     std::byte* const own = state_.take(largest_state(i), state, bytes.state);
     std::byte* const tape = tape_.take(bytes.tape, nullptr, 0);
-    inner_.record({i, i + 1, span.first}, own, {tape, bytes.tape}, take_scratch(bytes.scratch));
+    inner().record({i, i + 1, span.first}, own, {tape, bytes.tape}, take_scratch(bytes.scratch));
     state_.check("record", i);
     tape_.check("record", i);
     scratch_.check("record", i);
     std::memcpy(tapes.at(i - span.from), tape, count(bytes.tape));
-    std::memcpy(state, own, count(inner_.after(i)));
+    std::memcpy(state, own, count(inner().after(i)));
   }
 }
 
 void CheckedStep::reverse(std::int64_t from, std::int64_t to, const Tapes& tapes,
                           std::byte* adjoint, std::byte*) {
   for (std::int64_t i = to - 1; i >= from; --i) {
-    const StepBytes bytes = inner_.bytes(i);
+    const StepBytes bytes = inner().bytes(i);
     std::byte* const own = adjoint_.take(bytes.adjoint, adjoint, bytes.adjoint);
     std::byte* const tape = tape_.take(bytes.tape, tapes.at(i - from), bytes.tape);
-    inner_.reverse(i, i + 1, {tape, bytes.tape}, own, take_scratch(bytes.scratch));
+    inner().reverse(i, i + 1, {tape, bytes.tape}, own, take_scratch(bytes.scratch));
     adjoint_.check("reverse", i);
     tape_.check("reverse", i);
     scratch_.check("reverse", i);

@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-CodedStep::CodedStep(Step& inner, std::string_view words) : inner_(inner) {
+CodedStep::CodedStep(Step& inner, std::string_view words) : WrappedStep(inner) {
   if (!inner.is_uniform() || inner.steps() == 0) {
     fail(ErrorCode::invalid_argument, "run: tape codec '", words,
          "': it takes a Step of 1 step or more, all alike");
@@ -34,7 +34,7 @@ void CodedStep::record(const StepSpan& span, std::byte* state, const Tapes& tape
   const auto raw = static_cast<std::size_t>(raw_.tape);
   const auto encoded = static_cast<std::size_t>(codec_->encoded_bytes());
   for (std::int64_t step = span.from; step < span.to; ++step) {
-    inner_.record({step, step + 1, span.first}, state, {scratch, raw_.tape}, scratch + tape_room_);
+    inner().record({step, step + 1, span.first}, state, {scratch, raw_.tape}, scratch + tape_room_);
     codec_->encode({scratch, raw}, {tapes.at(step - span.from), encoded});
   }
 }
@@ -45,7 +45,7 @@ void CodedStep::reverse(std::int64_t from, std::int64_t to, const Tapes& tapes, 
   const auto encoded = static_cast<std::size_t>(codec_->encoded_bytes());
   for (std::int64_t step = to - 1; step >= from; --step) {
     codec_->decode({tapes.at(step - from), encoded}, {scratch, raw});
-    inner_.reverse(step, step + 1, {scratch, raw_.tape}, adjoint, scratch + tape_room_);
+    inner().reverse(step, step + 1, {scratch, raw_.tape}, adjoint, scratch + tape_room_);
   }
 }
 

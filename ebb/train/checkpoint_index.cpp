@@ -62,11 +62,11 @@ Json to_json(const DataFingerprint& data) {
 DataFingerprint read_fingerprint(const JsonObject& index) {
   const Json* const value = index.find("data");
   if (value == nullptr) return {};
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const JsonObject object(*value, index.where("data"), {"files", "bytes", "crc32c"});
   DataFingerprint data;
-  data.files = static_cast<std::int64_t>(read_unsigned(object, "files", kMost));
-  data.bytes = static_cast<Bytes>(read_unsigned(object, "bytes", kMost));
+  data.files = static_cast<std::int64_t>(read_unsigned(object, "files", most));
+  data.bytes = static_cast<Bytes>(read_unsigned(object, "bytes", most));
   data.checksum = static_cast<std::uint32_t>(
       read_unsigned(object, "crc32c", std::numeric_limits<std::uint32_t>::max()));
   return data;

@@ -33,18 +33,24 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+void write_at(const Descriptor& file, const std::filesystem::path& path, Bytes place,
+              std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = file_calls().pwrite(file.get(), bytes.data(), bytes.size(), place);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail_file(path, "written", done < 0 ? errno : EIO);
+    place += done;
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+}
+
 NewFile::NewFile(std::filesystem::path path)
     : path_(std::move(path)), file_(open_file(path_, O_WRONLY | O_CREAT | O_TRUNC, "written")) {}
 
 void NewFile::write(std::span<const std::byte> bytes) {
   checksum_ = crc32c(bytes, checksum_);
-  while (!bytes.empty()) {
-    const ssize_t done = file_calls().pwrite(file_.get(), bytes.data(), bytes.size(), bytes_);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) fail_file(path_, "written", done < 0 ? errno : EIO);
-    bytes_ += done;
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-  }
+  write_at(file_, path_, bytes_, bytes);
+  bytes_ += static_cast<Bytes>(bytes.size());
 }
 
 void NewFile::sync() {

@@ -30,6 +30,10 @@ class Descriptor {
   int fd_;
 };
 
+// Writes all of them at that place; `path` is for errors.
+void write_at(const Descriptor& file, const std::filesystem::path& path, Bytes place,
+              std::span<const std::byte> bytes);
+
 // A file that is being written, made anew or emptied.
 class NewFile {
  public:

@@ -63,7 +63,7 @@ NpyOutput::NpyOutput(const std::filesystem::path& path, std::string_view type,
       file_(open_new(beside_)),
       number_bytes_(number_bytes) {
   const std::string header = npy_header(type, shape);
-  put(0, std::as_bytes(std::span(header)));
+  write_at(file_, path_, 0, std::as_bytes(std::span(header)));
   header_ = std::ssize(header);
 }
 
@@ -73,17 +73,7 @@ NpyOutput::~NpyOutput() {
 }
 
 void NpyOutput::write(std::int64_t first, std::span<const std::byte> numbers) {
-  put(header_ + first * static_cast<std::int64_t>(number_bytes_), numbers);
-}
-
-void NpyOutput::put(std::int64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = file_calls().pwrite(file_.get(), bytes.data(), bytes.size(), offset);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) fail_file(path_, "written", done < 0 ? errno : EIO);
-    offset += done;
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
-  }
+  write_at(file_, path_, header_ + first * static_cast<std::int64_t>(number_bytes_), numbers);
 }
 
 void NpyOutput::finish() {

@@ -30,8 +30,6 @@ class NpyOutput {
   void finish();
 
  private:
-  void put(std::int64_t offset, std::span<const std::byte> bytes);
-
   std::filesystem::path path_, beside_;
   Descriptor file_;
   std::int64_t header_ = 0;
