@@ -126,11 +126,11 @@ class Iterations {
 
 // Weights times what make the layer fire at the rate of its inputs.
 double scale_for(const Words& words) {
-  constexpr std::int64_t kSteps = 200;  // ten time constants of a membrane
+  constexpr std::int64_t steps = 200;  // ten time constants of a membrane
   double low = 0.1, high = 1e4;
   for (int i = 0; i < 24; ++i) {
     const double scale = std::sqrt(low * high);
-    Layer layer(words, std::min(words.steps, kSteps), scale);
+    Layer layer(words, std::min(words.steps, steps), scale);
     RunOptions options;
     options.strategy = "store_all";
     Iterations iterations(layer, options);
@@ -144,23 +144,23 @@ double scale_for(const Words& words) {
 
 // Of the product of two large matrices, the best of five.
 double flops_per_second(int threads) {
-  constexpr std::int64_t kSize = 1024;
+  constexpr std::int64_t size = 1024;
   Workers workers(threads);
-  std::vector<float> a(kSize * kSize, 1.F), c(kSize * kSize);
-  std::vector<float> packed(at(packed_size<float>(kSize, kSize)));
-  pack(kSize, kSize, a.data(), kSize, 1, packed.data());
+  std::vector<float> a(size * size, 1.F), c(size * size);
+  std::vector<float> packed(at(packed_size<float>(size, size)));
+  pack(size, size, a.data(), size, 1, packed.data());
   double least = 1e9;
   for (int i = 0; i < 5; ++i) {
     const double start = now();
-    workers.split(kSize, 48, [&](std::int64_t from, std::int64_t to) {
+    workers.split(size, 48, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t row = from; row < to; row += 48) {
-        packed_product(std::min<std::int64_t>(48, to - row), kSize, kSize, a.data() + row * kSize,
-                       kSize, packed.data(), c.data() + row * kSize, kSize);
+        packed_product(std::min<std::int64_t>(48, to - row), size, size, a.data() + row * size,
+                       size, packed.data(), c.data() + row * size, size);
       }
     });
     least = std::min(least, now() - start);
   }
-  return 2.0 * kSize * kSize * kSize / least;
+  return 2.0 * size * size * size / least;
 }
 
 Json measured(const Words& words) {

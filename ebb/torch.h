@@ -113,7 +113,7 @@ inline void check(const Tensors& init, const Tensor& xs, const ScanOptions& opti
 //   result.ys.sum().backward();
 inline ScanResult scan(const ScanFunction& f, const Tensors& init, const Tensor& xs,
                        const ScanOptions& options = {}) {
-  constexpr std::int64_t kStepsWanted = 200, kLongestChunk = 32;
+  constexpr std::int64_t steps_wanted = 200, longest_chunk = 32;
   detail::check(init, xs, options);
   const std::int64_t length = xs.size(0);
   if (length == 0) return {.carry = init};
@@ -123,7 +123,7 @@ inline ScanResult scan(const ScanFunction& f, const Tensors& init, const Tensor&
     result = detail::plain(f, init, xs, device, options.reduce != Reduce::none);
   } else {
     std::int64_t chunk = options.chunk;
-    if (chunk == 0) chunk = std::clamp<std::int64_t>(length / kStepsWanted, 1, kLongestChunk);
+    if (chunk == 0) chunk = std::clamp<std::int64_t>(length / steps_wanted, 1, longest_chunk);
     for (bool done = false; !done;) {
       try {
         result = detail::in_budget(f, init, xs, std::min(chunk, length), device, options);

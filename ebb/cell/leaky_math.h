@@ -6,14 +6,14 @@
 
 namespace ebb {
 
-template <bool kLeaky>
+template <bool leaky>
 struct ReadoutMath {
-  static constexpr int kGates = 1, kSums = 1, kFields = 1, kSaved = 0, kParameters = kLeaky ? 1 : 0;
+  static constexpr int kGates = 1, kSums = 1, kFields = 1, kSaved = 0, kParameters = leaky ? 1 : 0;
   static constexpr bool kSpikes = false, kEvents = false;
 
   template <class Number>
   static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
-    if constexpr (kLeaky) {
+    if constexpr (leaky) {
       const Number kappa = u.parameters[0];
       u.after[0] = kappa * u.before[0] + (Number{1} - c.normalised * kappa) * u.sums[0];
     } else {
@@ -23,7 +23,7 @@ struct ReadoutMath {
 
   template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
-    if constexpr (kLeaky) {
+    if constexpr (leaky) {
       const Number kappa = u.parameters[0], weight = Number{1} - c.normalised * kappa;
       const Number input = (u.after[0] - kappa * u.before[0]) / weight;
       u.of_parameters[0] += u.output * (u.before[0] - c.normalised * input);

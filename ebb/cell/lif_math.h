@@ -7,11 +7,11 @@
 
 namespace ebb {
 
-template <bool kSynaptic>
+template <bool synaptic>
 struct LifMath {
   // Fields v and, where there is one, the current; saved u. Parameters threshold, alpha, gamma.
-  static constexpr int kGates = 1, kSums = 1, kFields = kSynaptic ? 2 : 1, kSaved = 1;
-  static constexpr int kParameters = kSynaptic ? 3 : 2;
+  static constexpr int kGates = 1, kSums = 1, kFields = synaptic ? 2 : 1, kSaved = 1;
+  static constexpr int kParameters = synaptic ? 3 : 2;
   static constexpr bool kSpikes = true, kEvents = true;
 
   template <class Number>
@@ -23,7 +23,7 @@ struct LifMath {
   static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1];
     Number current = u.sums[0];
-    if constexpr (kSynaptic) {
+    if constexpr (synaptic) {
       current += u.parameters[2] * u.before[1];
       u.after[1] = current;
     }
@@ -55,7 +55,7 @@ struct LifMath {
     const Number ds = u.output - c.attached * reset * dv;
     const Number du = dv * (Number{1} - c.hard * spike) + ds * slope;
     u.of_parameters[0] += -ds * slope - soft * spike * dv;
-    if constexpr (kSynaptic) {
+    if constexpr (synaptic) {
       const Number di = kappa(alpha, c) * du + u.adjoint[1];
       u.of_parameters[1] += du * (u.before[0] - c.normalised * u.after[1]);
       u.of_parameters[2] += di * u.before[1];

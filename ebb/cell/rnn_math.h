@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-template <bool kRelu>
+template <bool relu>
 struct RnnMath {
   static constexpr int kGates = 1, kSums = 1, kFields = 1, kSaved = 0, kParameters = 0;
   static constexpr bool kSpikes = false, kEvents = false;
@@ -14,13 +14,13 @@ struct RnnMath {
   template <class Number>
   static void forward(UnitForward<Number>& u, const Constants<Number>&) {
     const Number a = u.sums[0];
-    u.after[0] = kRelu ? (a > Number{0} ? a : Number{0}) : hyperbolic_tangent(a);
+    u.after[0] = relu ? (a > Number{0} ? a : Number{0}) : hyperbolic_tangent(a);
   }
 
   template <class Number>
   static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number h = u.after[0];
-    u.sums[0] = kRelu ? (h > Number{0} ? u.output : Number{0}) : u.output * (Number{1} - h * h);
+    u.sums[0] = relu ? (h > Number{0} ? u.output : Number{0}) : u.output * (Number{1} - h * h);
     u.output = 0;
   }
 };

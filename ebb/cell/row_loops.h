@@ -40,19 +40,19 @@ struct Avx512 {
 constexpr int kMost = kMostOfUnit;
 constexpr std::int64_t kTogether = 64;  // units whose slopes are found before they are used
 
-template <int kCount, class Number, class From>
+template <int count, class Number, class From>
 void load(Number* to, const Block<From>& from, std::int64_t row, std::int64_t unit) {
-  for (int f = 0; f < kCount; ++f) to[f] = from.data[row * from.row + f * from.field + unit];
+  for (int f = 0; f < count; ++f) to[f] = from.data[row * from.row + f * from.field + unit];
 }
 
-template <int kCount, class Number>
+template <int count, class Number>
 void store(const Number* from, const Block<Number>& to, std::int64_t row, std::int64_t unit) {
-  for (int f = 0; f < kCount; ++f) to.data[row * to.row + f * to.field + unit] = from[f];
+  for (int f = 0; f < count; ++f) to.data[row * to.row + f * to.field + unit] = from[f];
 }
 
 // Blocks come by value: bytes written to them could else be the loop's own bounds, and no loop that
 // writes bytes would become vector code.
-template <class Math, bool kSave, class Number>
+template <class Math, bool save, class Number>
 void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < block.units; ++i) {
@@ -67,7 +67,7 @@ void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
     }
     Math::forward(unit, block.constants);
     store<Math::kFields>(after, block.after, b, i);
-    if constexpr (kSave) store<Math::kSaved>(saved, block.saved, b, i);
+    if constexpr (save) store<Math::kSaved>(saved, block.saved, b, i);
     if constexpr (Math::kSpikes) {
       block.spikes.data[b * block.spikes.row + i] = static_cast<std::uint8_t>(unit.spike);
     }
@@ -130,8 +130,8 @@ template <class Set, class Number>
 [[gnu::noinline]] void find_slopes(Surrogate kind, Number sharpness, std::int64_t count,
                                    Number* values) {
   Set::run([=] {
-    with_surrogate(kind, [=]<Surrogate kKind>() {
-      for (std::int64_t i = 0; i < count; ++i) values[i] = psi<kKind>(values[i], sharpness);
+    with_surrogate(kind, [=]<Surrogate known>() {
+      for (std::int64_t i = 0; i < count; ++i) values[i] = psi<known>(values[i], sharpness);
     });
   });
 }
@@ -261,10 +261,10 @@ constexpr CellLoops<Number> loops() {
 
 template <class Set, class Number>
 CellLoops<Number> loops_for(std::size_t cell) {
-  static constexpr std::array kLoops = with_cells([]<class... Math>(const CellEntry<Math>&...) {
+  static constexpr std::array table = with_cells([]<class... Math>(const CellEntry<Math>&...) {
     return std::array{loops<Set, Math, Number>()...};
   });
-  return kLoops[cell];
+  return table[cell];
 }
 
 template <class Number>

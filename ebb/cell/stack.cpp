@@ -21,7 +21,8 @@ Bytes place_of(Carver& carver, Bytes bytes) {
 // what a tape's first product back costs, and going once through the gradient of every weight, is
 // then much of the time. But a tape may not take the memory that small budgets have for states.
 std::int64_t chosen_chunk(const StackOptions& options) {
-  constexpr std::int64_t kRows = 96, kLeast = 3, kSteps = 50, kEventRows = 512, kEventSteps = 125;
+  constexpr std::int64_t usual_rows = 96, usual_least = 3, usual_steps = 50, event_rows = 512,
+                         event_steps = 125;
   const auto spikes = [&](const CellRow& row) {
     return row.spikes && std::ranges::count(options.layers, row.name, &LayerOptions::cell) > 0;
   };
@@ -30,24 +31,24 @@ std::int64_t chosen_chunk(const StackOptions& options) {
     return std::clamp<std::int64_t>(wanted, 1,
                                     std::max<std::int64_t>(1, options.time_steps / steps));
   };
-  const std::int64_t usual = steps_for(kRows, kLeast, kSteps);
+  const std::int64_t usual = steps_for(usual_rows, usual_least, usual_steps);
   if (!std::ranges::any_of(cells(), spikes)) return usual;
-  return std::max(usual, steps_for(kEventRows, 1, kEventSteps));
+  return std::max(usual, steps_for(event_rows, 1, event_steps));
 }
 
 // Waking a thread takes as long as some ten thousand operations: small nets are faster on fewer.
 template <class Number>
 int useful_threads(const std::vector<Layer<Number>>& layers, std::int64_t batch, int threads) {
-  constexpr double kOperations = 30'000, kFewEvents = 0.1;
+  constexpr double operations_each = 30'000, few_events = 0.1;
   double operations = 0;
   for (const Layer<Number>& layer : layers) {
     const LayerOptions& own = layer.options();
     const auto weights =
         static_cast<double>(layer.shape().gates * own.hidden * (own.input + own.hidden));
-    const double share = layer.shape().spikes ? kFewEvents : 1;
+    const double share = layer.shape().spikes ? few_events : 1;
     operations = std::max(operations, 2 * share * weights * static_cast<double>(batch));
   }
-  return std::clamp(static_cast<int>(std::min(operations / kOperations, 1e6)), 1, threads);
+  return std::clamp(static_cast<int>(std::min(operations / operations_each, 1e6)), 1, threads);
 }
 
 constexpr std::int64_t kMostBatch = 65'535;

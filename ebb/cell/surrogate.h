@@ -17,32 +17,32 @@ Number step(Number x) {
 }
 
 // `k` is the number that the table of surrogates (cell.h) names and explains.
-template <Surrogate kKind, class Number>
+template <Surrogate kind, class Number>
 Number psi(Number x, Number k) {
   const Number away = x < Number{0} ? -x : x;
-  if constexpr (kKind == Surrogate::fast_sigmoid) {
+  if constexpr (kind == Surrogate::fast_sigmoid) {
     const Number base = Number{1} + k * away;
     return Number{1} / (base * base);
-  } else if constexpr (kKind == Surrogate::superspike) {
+  } else if constexpr (kind == Surrogate::superspike) {
     const Number base = Number{1} + away;
     return k / (base * base);
-  } else if constexpr (kKind == Surrogate::arctan) {
+  } else if constexpr (kind == Surrogate::arctan) {
     const Number scaled = std::numbers::pi_v<Number> / 2 * k * x;
     return k / 2 / (Number{1} + scaled * scaled);
-  } else if constexpr (kKind == Surrogate::triangular) {
+  } else if constexpr (kind == Surrogate::triangular) {
     return away < Number{1} ? k * (Number{1} - away) : Number{0};
-  } else if constexpr (kKind == Surrogate::boxcar) {
+  } else if constexpr (kind == Surrogate::boxcar) {
     return away <= k ? Number{1} : Number{0};
   } else {
     // Yin, Corradi, Bohte 2021: one bell less two wide ones beside it.
-    constexpr Number kHeight = Number(0.15), kWide = Number(6), kGamma = Number(0.5);
+    constexpr Number height = Number(0.15), wide = Number(6), share = Number(0.5);
     const auto bell = [](Number y, Number sigma) {
       const Number z = y / sigma;
       return exponential(Number(-0.5) * z * z) * std::numbers::inv_sqrtpi_v<Number> /
              (std::numbers::sqrt2_v<Number> * sigma);
     };
-    return kGamma * ((Number{1} + kHeight) * bell(x, k) -
-                     kHeight * (bell(x - k, kWide * k) + bell(x + k, kWide * k)));
+    return share * ((Number{1} + height) * bell(x, k) -
+                    height * (bell(x - k, wide * k) + bell(x + k, wide * k)));
   }
 }
 

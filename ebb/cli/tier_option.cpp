@@ -103,8 +103,8 @@ std::vector<RealTier> parse_real_tiers(std::span<const std::string> words) {
 std::string real_tier_lines() {
   std::string lines;
   const auto add = [&lines](std::string text, std::string_view what) {
-    constexpr std::size_t kColumn = 40;
-    text.resize(std::max(text.size() + 1, kColumn), ' ');
+    constexpr std::size_t column = 40;
+    text.resize(std::max(text.size() + 1, column), ' ');
     lines.append(text).append(what).append("\n");
   };
   for (const TierKind& kind : tier_kinds()) {

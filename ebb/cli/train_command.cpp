@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -155,6 +156,10 @@ Json value_of(const OptionRow& row, const std::string& word) {
 }
 
 std::string read_config(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail(ErrorCode::io, "--config: '", shown(path), "' is a directory; give a JSON file");
+  }
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();

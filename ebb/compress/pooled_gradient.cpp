@@ -38,16 +38,16 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + t
 // costs what eight multiplications do, a dot product's loads double it.
 template <class Number>
 Way best_way(const ConvShape& shape) {
-  constexpr double kForm = 8;
+  constexpr double form = 8;
   const auto width = packed_width<Number>();
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double rows = number(shape.group_out()) * number(shape.taps()) * number(shape.blocks());
   const double outputs = number(shape.outputs());
   const std::int64_t columns = shape.group_in() * shape.taps();
-  const double sums = rows * (number(rounded_up(shape.group_in(), width)) + kForm);
-  const double dots = rows * (number(shape.group_in()) * 2 + kForm);
+  const double sums = rows * (number(rounded_up(shape.group_in(), width)) + form);
+  const double dots = rows * (number(shape.group_in()) * 2 + form);
   const double whole = outputs * (number(shape.group_out()) * number(rounded_up(columns, width)) +
-                                  number(columns) * kForm);
+                                  number(columns) * form);
   if (whole <= sums && whole <= dots) return Way::columns;
   return sums <= dots ? Way::sums : Way::dots;
 }

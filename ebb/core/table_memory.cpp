@@ -4,7 +4,8 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <new>
+
+#include "ebb/core/zeros.h"
 
 namespace ebb {
 namespace {
@@ -22,7 +23,7 @@ void* take_table(std::size_t bytes) {
     table = ::operator new(bytes);
   } else {
     table = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (table == MAP_FAILED) throw std::bad_alloc();
+    if (table == MAP_FAILED) refuse_memory(static_cast<Bytes>(bytes), "a table of the planner");
   }
   const Bytes now = live += static_cast<Bytes>(bytes);
   for (Bytes most = peak; most < now && !peak.compare_exchange_weak(most, now);) {

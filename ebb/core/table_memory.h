@@ -10,6 +10,7 @@
 
 namespace ebb {
 
+// Throws Error(out_of_memory).
 void* take_table(std::size_t bytes);
 void give_table(void* table, std::size_t bytes) noexcept;
 

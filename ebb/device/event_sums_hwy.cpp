@@ -9,6 +9,7 @@
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
+// NOLINTNEXTLINE(readability-identifier-naming): Highway's name
 #define HWY_TARGET_INCLUDE "ebb/device/event_sums_hwy.cpp"
 // clang-format off
 #include <hwy/foreach_target.h>

@@ -37,8 +37,8 @@ class DoubleBench {
   // Room is for all of one arrangement's stages.
   void tell(const std::string& what, double share = 0) {
     check_stop(setup_.stop);
-    constexpr double kStages = 6;
-    const double all = kStages * static_cast<double>(setup_.tiers.size());
+    constexpr double stages = 6;
+    const double all = stages * static_cast<double>(setup_.tiers.size());
     if (setup_.progress) setup_.progress(tier_.name + ": " + what, (stage_ + share) / all);
   }
 

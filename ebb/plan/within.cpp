@@ -37,9 +37,9 @@ std::optional<SweepPoint> least_within(const Chain& chain, const Platform& platf
   if (!least || !best) return {};
   if (std::optional<SweepPoint> point = plan_in(*least)) return point;
   best = tightened(std::move(*best));
-  constexpr double kClose = 1.001;
+  constexpr double close_enough = 1.001;
   auto low = static_cast<double>(*least);
-  while (static_cast<double>(best->budget) > std::max(low * kClose, low + 1)) {
+  while (static_cast<double>(best->budget) > std::max(low * close_enough, low + 1)) {
     const auto middle = static_cast<Bytes>(std::sqrt(low * static_cast<double>(best->budget)));
     if (std::optional<SweepPoint> point = plan_in(middle)) {
       best = tightened(std::move(*point));

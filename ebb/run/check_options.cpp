@@ -59,8 +59,8 @@ RunOptions checked(const Step& step, RunOptions options) {
     }
     if (!tier.keeps && !options.timing_only) {
       fail(ErrorCode::invalid_argument, "run: tier '", tier.name,
-           "' keeps nothing, so that gradients would be wrong; take one that does (timing_only is "
-           "for runs of which only time and memory count)");
+           "' keeps nothing, so that gradients would be wrong; take one that does, or in C++ "
+           "RunOptions::timing_only where only time and memory count");
     }
     if (!tier.open) fail(ErrorCode::invalid_argument, "run: tier '", tier.name, "' has no medium");
   }

@@ -313,11 +313,12 @@ void Network<Number>::reverse(std::int64_t from, std::int64_t to, const Tapes& t
 
 template <class Number>
 std::vector<FieldShape> Network<Number>::state_fields() const {
-  constexpr Element kElement = sizeof(Number) == 8 ? Element::f64 : Element::f32;
-  std::vector<FieldShape> fields;
+  constexpr Element element = sizeof(Number) == 8 ? Element::f64 : Element::f32;
   const Stack<Number>& stack = state_->stack;
+  std::vector<FieldShape> fields;
+  fields.reserve(stack.layers().size());
   for (std::size_t l = 0; l < stack.layers().size(); ++l) {
-    fields.push_back({"layer " + std::to_string(l), kElement,
+    fields.push_back({"layer " + std::to_string(l), element,
                       stack.fields_at(static_cast<std::int64_t>(l)),
                       stack.layers()[l].field_bytes()});
   }
@@ -326,23 +327,23 @@ std::vector<FieldShape> Network<Number>::state_fields() const {
 
 template <class Number>
 std::vector<Field> Network<Number>::parameters() {
-  constexpr Element kElement = sizeof(Number) == 8 ? Element::f64 : Element::f32;
+  constexpr Element element = sizeof(Number) == 8 ? Element::f64 : Element::f32;
   std::vector<Field> fields;
   for (const NetworkParameter& own : state_->layout) {
     const std::span<Number> part = std::span(state_->values).subspan(at(own.offset), at(own.size));
-    if (own.learns) fields.push_back({own.name, kElement, std::as_writable_bytes(part)});
+    if (own.learns) fields.push_back({own.name, element, std::as_writable_bytes(part)});
   }
   return fields;
 }
 
 template <class Number>
 std::vector<Field> Network<Number>::gradients() {
-  constexpr Element kElement = sizeof(Number) == 8 ? Element::f64 : Element::f32;
+  constexpr Element element = sizeof(Number) == 8 ? Element::f64 : Element::f32;
   std::vector<Field> fields;
   for (const NetworkParameter& own : state_->layout) {
     const std::span<Number> part =
         std::span(state_->gradient).subspan(at(own.offset), at(own.size));
-    if (own.learns) fields.push_back({own.name, kElement, std::as_writable_bytes(part)});
+    if (own.learns) fields.push_back({own.name, element, std::as_writable_bytes(part)});
   }
   return fields;
 }

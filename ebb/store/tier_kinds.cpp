@@ -57,7 +57,7 @@ constexpr TierKey kFileKeys[] = {{"engine", "uring|threads", "how it is read and
                                  {"direct", "no", "through the page cache"}};
 
 RealTier make_file(const TierWords& words) {
-  constexpr std::string_view kEngines[] = {"any", "uring", "threads"}, kDirect[] = {"yes", "no"};
+  constexpr std::string_view engines[] = {"any", "uring", "threads"}, directs[] = {"yes", "no"};
   if (words.value.empty()) {
     fail(ErrorCode::invalid_argument, "tier ", words.name,
          ": file is ''; name a directory that exists");
@@ -65,8 +65,8 @@ RealTier make_file(const TierWords& words) {
   RealTier real;
   real.directory = words.value;
   real.options.engine =
-      static_cast<FileEngine>(one_of(words, "engine", kEngines, "uring, threads or any"));
-  real.options.direct = one_of(words, "direct", kDirect, "yes or no") == 0;
+      static_cast<FileEngine>(one_of(words, "engine", engines, "uring, threads or any"));
+  real.options.direct = one_of(words, "direct", directs, "yes or no") == 0;
   const Bytes room = words.capacity.value_or(free_on_disk(words.value));
   real.tier = file_tier(words.value, room, words.name, real.options);
   return real;

@@ -108,10 +108,10 @@ inline Tensor region_gradient(Tensor pooled, const Tensor& gy, const std::vector
     none.push_back(0);
     shape.push_back(axes[i].taps);
   }
-  constexpr bool kCeil = false, kCountPadding = true;
-  constexpr std::int64_t kSum = 1;
-  sums = axes.size() == 2 ? at::avg_pool2d(sums, box, step, 0, kCeil, kCountPadding, kSum)
-                          : at::avg_pool3d(sums, box, step, 0, kCeil, kCountPadding, kSum);
+  constexpr bool ceil = false, count_padding = true;
+  constexpr std::int64_t sum = 1;
+  sums = axes.size() == 2 ? at::avg_pool2d(sums, box, step, 0, ceil, count_padding, sum)
+                          : at::avg_pool3d(sums, box, step, 0, ceil, count_padding, sum);
   Tensor gw = std::get<1>(
       at::convolution_backward(pooled, sums, at::empty({1}, gy.options()).expand(shape),
                                std::nullopt, stride, none, dilation,

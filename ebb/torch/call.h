@@ -219,9 +219,9 @@ class Call final : public ::torch::CustomClassHolder {
       cost.scratch = std::max({forward_peak, record_peak - left, reverse_peak});
       step_.begin_backward({});
     }
-    constexpr int kRounds = 2;
+    constexpr int rounds = 2;
     cost.forward = cost.record = cost.backward = std::numeric_limits<double>::infinity();
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       std::optional<Tape> tape;
       cost.forward = std::min(cost.forward, seconds_of(device_, forward));
       cost.record = std::min(cost.record, seconds_of(device_, [&] { tape.emplace(record()); }));

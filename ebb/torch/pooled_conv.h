@@ -21,17 +21,17 @@ namespace detail {
 inline Tensor pooled_by_torch(const Tensor& x, const Sizes& block, Pooling pooling) {
   const std::size_t axes = block.size();
   const bool average = pooling == Pooling::average;
-  constexpr bool kCeil = true, kCountPadding = false;
+  constexpr bool ceil = true, count_padding = false;
   if (axes == 1) {
-    return average ? at::avg_pool1d(x, block, block, 0, kCeil, kCountPadding)
-                   : at::max_pool1d(x, block, block, 0, 1, kCeil);
+    return average ? at::avg_pool1d(x, block, block, 0, ceil, count_padding)
+                   : at::max_pool1d(x, block, block, 0, 1, ceil);
   }
   if (axes == 2) {
-    return average ? at::avg_pool2d(x, block, block, 0, kCeil, kCountPadding)
-                   : at::max_pool2d(x, block, block, 0, 1, kCeil);
+    return average ? at::avg_pool2d(x, block, block, 0, ceil, count_padding)
+                   : at::max_pool2d(x, block, block, 0, 1, ceil);
   }
-  return average ? at::avg_pool3d(x, block, block, 0, kCeil, kCountPadding)
-                 : at::max_pool3d(x, block, block, 0, 1, kCeil);
+  return average ? at::avg_pool3d(x, block, block, 0, ceil, count_padding)
+                 : at::max_pool3d(x, block, block, 0, 1, ceil);
 }
 
 inline Tensor pooled_blocks(const Tensor& x, const Sizes& block, Pooling pooling) {

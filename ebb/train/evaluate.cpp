@@ -92,7 +92,9 @@ Evaluation evaluate_as(const TrainedModel& model, const EvaluateOptions& options
   shape.outputs = model.shape.outputs;
   Evaluation result;
   result.samples = samples_of(model, options, *task);
-  const std::int64_t size = options.batch > 0 ? options.batch : model.options.batch;
+  const std::int64_t size = options.batch > 0
+                                ? std::min(options.batch, std::max<std::int64_t>(result.samples, 1))
+                                : model.options.batch;
 
   Forward<Number> net(model, size, std::min(kBlock, shape.steps), options.threads);
   Batch batch;

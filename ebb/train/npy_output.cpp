@@ -42,11 +42,11 @@ int open_new(const std::filesystem::path& path) {
 
 // Version 1.0, of a whole number of 64 bytes.
 std::string npy_header(std::string_view type, std::span<const std::int64_t> shape) {
-  constexpr std::size_t kBefore = 10, kWhole = 64;
+  constexpr std::size_t before = 10, whole = 64;
   std::string text = "{'descr': '" + std::string(type) + "', 'fortran_order': False, 'shape': (";
   for (const std::int64_t size : shape) text += std::to_string(size) + ",";
   text += ")}";
-  text.append(kWhole - (kBefore + text.size() + 1) % kWhole, ' ');
+  text.append(whole - (before + text.size() + 1) % whole, ' ');
   text += '\n';
   std::string file("\x93NUMPY\x01\x00", 8);
   file += static_cast<char>(text.size() & 0xff);

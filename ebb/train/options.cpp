@@ -154,15 +154,15 @@ void check_cells(const TrainOptions& o) {
 }  // namespace
 
 void check_options(const TrainOptions& o) {
-  constexpr std::int64_t kMany = 1'000'000'000;
-  check_range<std::int64_t>("steps", o.steps, 0, kMany);
+  constexpr std::int64_t many = 1'000'000'000;
+  check_range<std::int64_t>("steps", o.steps, 0, many);
   check_range<std::int64_t>("batch", o.batch, 1, 65'535);
   check_range<std::int64_t>("layers", o.layers, 1, 1000);
   check_range("threads", o.threads, 0, Workers::kMost);
-  check_range<std::int64_t>("iterations", o.iterations, 0, kMany);
-  check_range<std::int64_t>("epochs", o.epochs, 0, kMany);
-  check_range<std::int64_t>("evaluate", o.evaluate, 0, kMany);
-  check_range<std::int64_t>("test_samples", o.test_samples, 0, kMany);
+  check_range<std::int64_t>("iterations", o.iterations, 0, many);
+  check_range<std::int64_t>("epochs", o.epochs, 0, many);
+  check_range<std::int64_t>("evaluate", o.evaluate, 0, many);
+  check_range<std::int64_t>("test_samples", o.test_samples, 0, many);
   check_range("save_seconds", o.save_seconds, 0.0, 1e9);
   if (o.iterations > 0 && o.epochs > 0) {
     fail(ErrorCode::invalid_argument, "iterations and epochs are both given; give one of them");

@@ -176,6 +176,8 @@ def run(
     options.sync = bool(sync)
     options.tier_seconds = _TIER_SECONDS
     options.expected_steps = as_count(expected_steps, "run: expected_steps", least=1)
+    if not isinstance(costs, Costs | None):
+        raise TypeError(f"run: costs is {costs!r}; give ebb.Costs, or the costs of an earlier result")
     if costs is None:
         costs = Costs(_timed(calls, start, options.expected_steps))
     elif costs.platform is not None and _tier_names(costs.platform) == [tier.name for tier in options.tiers]:

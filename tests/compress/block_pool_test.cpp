@@ -56,20 +56,20 @@ std::vector<double> by_definition(const Axes& axes, std::int64_t planes, Pooling
 
 template <class Number>
 void expect_definition(const Axes& axes, std::uint64_t seed) {
-  constexpr std::int64_t kPlanes = 3;
+  constexpr std::int64_t planes = 3;
   const Random random(seed);
-  std::vector<Number> x(static_cast<std::size_t>(kPlanes * axes[0].in * axes[1].in * axes[2].in));
+  std::vector<Number> x(static_cast<std::size_t>(planes * axes[0].in * axes[1].in * axes[2].in));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<Number>(random.normal(i));
   for (const Pooling kind : {Pooling::average, Pooling::max}) {
-    const auto expected = by_definition(axes, kPlanes, kind, {x.begin(), x.end()});
-    const auto got = pooled(axes, kPlanes, kind, x);
+    const auto expected = by_definition(axes, planes, kind, {x.begin(), x.end()});
+    const auto got = pooled(axes, planes, kind, x);
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_NEAR(static_cast<double>(got[i]), expected[i],
                   kind == Pooling::max ? 0 : (sizeof(Number) == 4 ? 1e-5 : 1e-13));
     }
-    EXPECT_EQ(pooled(axes, kPlanes, kind, x, 2), got);
-    EXPECT_EQ(pooled(axes, kPlanes, kind, x, 5), got);
+    EXPECT_EQ(pooled(axes, planes, kind, x, 2), got);
+    EXPECT_EQ(pooled(axes, planes, kind, x, 5), got);
   }
 }
 

@@ -9,17 +9,17 @@ namespace {
 TEST(Random, IsEvenAndNormal) {
   const Random random(5, 2, 3);
   double sum = 0, squares = 0, even = 0;
-  constexpr int kCount = 200'000;
-  for (std::uint64_t i = 0; i < kCount; ++i) {
+  constexpr int count = 200'000;
+  for (std::uint64_t i = 0; i < count; ++i) {
     const double x = random.normal(i);
     sum += x;
     squares += x * x;
     even += random.uniform(i);
     EXPECT_LT(random.below(i, 7), 7U);
   }
-  EXPECT_NEAR(sum / kCount, 0, 0.01);
-  EXPECT_NEAR(squares / kCount, 1, 0.01);
-  EXPECT_NEAR(even / kCount, 0.5, 0.005);
+  EXPECT_NEAR(sum / count, 0, 0.01);
+  EXPECT_NEAR(squares / count, 1, 0.01);
+  EXPECT_NEAR(even / count, 0.5, 0.005);
 }
 
 TEST(Random, StreamsDiffer) {

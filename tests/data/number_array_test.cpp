@@ -22,11 +22,11 @@ TEST(CountWithin, TheProductOrNothing) {
 }
 
 TEST(CountWithin, NoOverflow) {
-  constexpr std::int64_t kLarge = std::int64_t{1} << 62;
-  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(count({kLarge, 4}, kAll), std::nullopt);
-  EXPECT_EQ(count({kLarge, 3}, kAll), std::size_t{3} << 62);
-  EXPECT_EQ(count({kLarge, kLarge, 0}, 0), 0U);
+  constexpr std::int64_t large = std::int64_t{1} << 62;
+  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(count({large, 4}, all), std::nullopt);
+  EXPECT_EQ(count({large, 3}, all), std::size_t{3} << 62);
+  EXPECT_EQ(count({large, large, 0}, 0), 0U);
 }
 
 TEST(NumberArray, ShapeText) {

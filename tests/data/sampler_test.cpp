@@ -96,10 +96,10 @@ TEST(Sampler, Refusals) {
   EXPECT_THAT(message_of([&] { sampler.batch(0, 0); }), HasSubstr("batch 0"));
   EXPECT_THAT(message_of([&] { sampler.batch(0, 1, 2, 2); }), HasSubstr("rank 2 of 2"));
   EXPECT_THAT(message_of([&] { sampler.batch(0, 1, -1, 2); }), HasSubstr("rank -1"));
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_NE(message_of([&] { sampler.batch(0, kMost, 0, 2); }), "no error");
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(message_of([&] { sampler.batch(0, most, 0, 2); }), "no error");
   Sampler endless(Task::kEndless, 1);
-  EXPECT_NE(message_of([&] { endless.batch(kMost, 2); }), "no error");
+  EXPECT_NE(message_of([&] { endless.batch(most, 2); }), "no error");
 }
 
 }  // namespace
