@@ -207,6 +207,7 @@ class Auto {
       judge_drafts();
     }
     if (!best_) refuse(self_, own_, least_);
+    if (std::isfinite(platform_.copy_rate)) judge_smaller_budgets();
     best_->bound = without_rounding(floor_, best_->prediction.seconds);
     // The model of auto is the whole machine.
     best_->optimal = best_->gap() < 1e-12;
@@ -214,6 +215,8 @@ class Auto {
   }
 
  private:
+  static constexpr Bytes kGridRatio = 4;
+
   struct Entry {
     const Row* row;
     Draft draft;
@@ -254,6 +257,28 @@ class Auto {
     entries_.clear();
   }
 
+  // Rows that take copies for free may lose by more memory: their plans for the budgets of a grid
+  // that does not depend on the asked one are judged too. Tables count copies and cannot lose.
+  void judge_smaller_budgets() {
+    const Bytes asked = own_.machine.platform.fast;
+    Bytes budget = options_.slots ? scale_bytes(own_.step.state, chain_.steps())
+                                  : row_named("store_all").least(own_);
+    while ((budget /= kGridRatio) > 0 && !done()) {
+      if (budget >= asked) continue;
+      if (options_.slots) {
+        options_.slots = budget / own_.step.state;
+      } else {
+        options_.budget = budget;
+      }
+      if (!can_win(bound(chain_, problem(self_).machine).seconds)) break;
+      for (const Row& row : strategy_rows()) {
+        if (!row.is_auto() && !row.traits.table) draft(row);
+      }
+      judge_drafts();
+    }
+    best_->machine.platform.fast = asked;
+  }
+
   // Plans too long to be compared are passed over.
   void judge(Entry& entry) {
     Plan plan;
@@ -269,7 +294,7 @@ class Auto {
   const Row& self_;
   const Chain& chain_;
   const Platform& platform_;
-  const PlanOptions& options_;
+  PlanOptions options_;
   Problem own_;
   Bound floor_, floor_without_tiers_;
   std::vector<Entry> entries_;
