@@ -2,6 +2,7 @@
 #include "ebb/plan/strategies.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -193,21 +194,12 @@ class Auto {
   Auto(const Row& self, const Chain& chain, const Platform& platform, const PlanOptions& options)
       : self_(self), chain_(chain), platform_(platform), options_(options), own_(problem(self)) {
     floor_ = bound(chain, own_.machine);
-    Machine alone = own_.machine;
-    alone.platform.tiers.clear();
-    floor_without_tiers_ = bound(chain, alone);
   }
 
   Plan plan() {
-    // Tables are often not worth their time.
-    for (const bool tables : {false, true}) {
-      for (const Row& row : strategy_rows()) {
-        if (!row.is_auto() && row.traits.table == tables && !done()) draft(row);
-      }
-      judge_drafts();
-    }
+    try_rows();
     if (!best_) refuse(self_, own_, least_);
-    if (std::isfinite(platform_.copy_rate)) judge_smaller_budgets();
+    if (std::isfinite(platform_.copy_rate)) try_smaller_budgets();
     best_->bound = without_rounding(floor_, best_->prediction.seconds);
     // The model of auto is the whole machine.
     best_->optimal = best_->gap() < 1e-12;
@@ -215,8 +207,6 @@ class Auto {
   }
 
  private:
-  static constexpr Bytes kGridRatio = 4;
-
   struct Entry {
     const Row* row;
     Draft draft;
@@ -228,6 +218,19 @@ class Auto {
   bool done() const { return best_ && reaches_floor(best_->prediction.seconds); }
   bool can_win(double at_least) const {
     return !best_ || at_least < best_->prediction.seconds * (1 - 1e-9);
+  }
+
+  void try_rows() {
+    Machine alone = problem(self_).machine;
+    alone.platform.tiers.clear();
+    floor_without_tiers_ = bound(chain_, alone);
+    // Tables are often not worth their time.
+    for (const bool tables : {false, true}) {
+      for (const Row& row : strategy_rows()) {
+        if (!row.is_auto() && row.traits.table == tables && !done()) draft(row);
+      }
+      judge_drafts();
+    }
   }
 
   void draft(const Row& row) {
@@ -257,24 +260,20 @@ class Auto {
     entries_.clear();
   }
 
-  // Rows that take copies for free may lose by more memory: their plans for the budgets of a grid
-  // that does not depend on the asked one are judged too. Tables count copies and cannot lose.
-  void judge_smaller_budgets() {
+  // Where copies take time, rows that leave them out may lose by more memory. On the budgets of a
+  // grid that does not depend on the asked one this cannot happen: all their plans are tried too.
+  void try_smaller_budgets() {
     const Bytes asked = own_.machine.platform.fast;
-    Bytes budget = options_.slots ? scale_bytes(own_.step.state, chain_.steps())
-                                  : row_named("store_all").least(own_);
-    while ((budget /= kGridRatio) > 0 && !done()) {
-      if (budget >= asked) continue;
-      if (options_.slots) {
-        options_.slots = budget / own_.step.state;
-      } else {
-        options_.budget = budget;
-      }
+    const bool slots = options_.slots.has_value();
+    const std::int64_t more = slots ? *options_.slots : asked;
+    const std::int64_t ratio = slots ? 2 : 16;
+    std::int64_t less = slots ? std::bit_ceil(static_cast<std::uint64_t>(chain_.steps()))
+                              : row_named("store_all").least(own_);
+    while ((less /= ratio) > 0 && !done()) {
+      if (less >= more) continue;
+      (slots ? options_.slots : options_.budget) = less;
       if (!can_win(bound(chain_, problem(self_).machine).seconds)) break;
-      for (const Row& row : strategy_rows()) {
-        if (!row.is_auto() && !row.traits.table) draft(row);
-      }
-      judge_drafts();
+      try_rows();
     }
     best_->machine.platform.fast = asked;
   }

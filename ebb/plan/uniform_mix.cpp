@@ -58,9 +58,9 @@ bool all_fit(const Segment& s, const Units& u) { return (s.steps() - 1) <= s.roo
 
 // Forwards for every length and memory: the published table, or with `release` the one that also
 // drops a start at its last load. Cost is a whole number where copies are free. Segment::level: 0,
-// the start costs nothing; 1, its bytes are inside the segment's room; 2, it is live and either kept,
-// for a copy, or never needed again. Rows are those of memory that holds some states and tapes to
-// the last unit: what is more than that, and less than the next, is of no use.
+// the start costs nothing; 1, its bytes are inside the segment's room. Rows are those of memory that
+// holds some states and tapes to the last unit: what is more than that, and less than the next, is
+// of no use.
 template <class Cost>
 class UniformMixTable : public UniformMixPolicy {
  public:
@@ -83,20 +83,14 @@ class UniformMixTable : public UniformMixPolicy {
 
   Choice choose(const Segment& s) const override {
     if (all_fit(s, u_)) return {};
-    const bool fresh = s.level == 2;
-    const bool charged = fresh ? release_ : s.level == 1;
-    const Tables& start = kept_[charged ? 1 : 0];
-    const std::size_t row = row_of(s.room);
-    std::int32_t cut = start.cut[row][index(s.steps())];
-    if (fresh && first_tape(s.room, s.steps()) <= start.cost[row][index(s.steps())] + copy_) {
-      cut = -1;
-    }
+    const bool charged = s.level == 1;
+    const std::int32_t cut = kept_[charged ? 1 : 0].cut[row_of(s.room)][index(s.steps())];
     Choice c;
-    c.left_level = charged ? 1 : 0;
+    c.left_level = s.level;
     c.left_room = s.room;
     c.kind = cut == 0 ? Kind::restart : (cut < 0 ? Kind::keep_tape : Kind::keep_state);
     c.at = s.a + std::abs(cut);
-    c.right_level = cut <= 0 ? 0 : (copy_ > 0 ? 2 : (release_ ? 1 : 0));
+    c.right_level = release_ && cut > 0 ? 1 : 0;
     // A tape of the first step needs the start no more.
     c.right_room = s.room - (charged && cut != -1 ? u_.state : 0);
     if (cut < 0) c.right_room -= u_.tape;
@@ -116,6 +110,7 @@ class UniformMixTable : public UniformMixPolicy {
   static constexpr bool kWhole = std::is_integral_v<Cost>;
   static constexpr Cost kNever = kWhole ? Cost{1 << 30} : std::numeric_limits<Cost>::infinity();
   static constexpr double kGain = kWhole ? 1 : 0;
+  static constexpr Tried kTried = kWhole ? Tried::all : Tried::bends;
 
   // All sums of states and tapes up to the room, ascending.
   static std::vector<std::int64_t> filled_rows(const Units& u) {
@@ -144,83 +139,80 @@ class UniformMixTable : public UniformMixPolicy {
     return cost >= kNever ? std::numeric_limits<double>::infinity() : static_cast<double>(cost);
   }
 
-  // t steps from a start that is not needed again: with the tape of the first, or alone.
-  Cost first_tape(std::int64_t m, std::int64_t t) const {
-    if (t == 1) return 1;
-    return m < u_.tape ? kNever : 1 + kept_[0].cost[row_of(m - u_.tape)][index(t - 1)];
-  }
-
-  // The same as hull, of segments whose start is live and kept only if it is needed again.
-  Hull fresh(const std::vector<Row>& cost, std::int64_t m) const {
-    if (m < 0 || copy_ == 0) return hull(cost, m);
-    Hull hull;
-    hull.add(0);
-    for (std::size_t t = 1; t < columns_; ++t) {
-      const Cost first = first_tape(m, static_cast<std::int64_t>(t));
-      hull.add(finite(std::min<Cost>(cost[row_of(m)][t] + copy_, first)));
-    }
-    return hull;
-  }
-
-  // Fills one row in rising t: head(y) = y + C(y,m) and a load for the part left of the cut.
+  // Fills one row in rising t: head(y) = y + C(y,m) for the part left of the cut, with the load of its
+  // start. Nothing to the left is the caller's case: it loads nothing, and a function with that jump
+  // would lie far above its hull.
   struct Filling {
+    double copy;
     Hull head;
-    CutSearch by_state{kGain}, by_tape{kGain};
+    CutSearch by_state{kGain, kTried}, by_tape{kGain, kTried};
 
-    Filling() { head.add(0); }
+    explicit Filling(double forwards) : copy(forwards) {
+      head.add(copy > 0 ? std::numeric_limits<double>::infinity() : 0);
+    }
     void improve(std::int64_t t, const Hull& state, const Hull& tape, double& best,
                  std::int32_t& cut) {
-      const std::int64_t y = by_state.find(head, state, t, 1, t - 1, 0, best);
+      const std::int64_t y = by_state.find(head, state, t, 1, t - 1, copy, best);
       if (y >= 0) cut = static_cast<std::int32_t>(y);
       // A kept tape costs the steps left of it and its own.
       const std::int64_t left = by_tape.find(head, tape, t - 1, 0, t - 1, 1, best);
       if (left >= 0) cut = -static_cast<std::int32_t>(left + 1);
     }
+    void add(std::int64_t t, double best) { head.add(static_cast<double>(t) + best + copy); }
   };
 
   void fill_free(std::int64_t m) {
-    const Hull state = release_ ? fresh(kept_[1].cost, m) : fresh(kept_[0].cost, m - u_.state);
+    const Hull state = release_ ? hull(kept_[1].cost, m) : hull(kept_[0].cost, m - u_.state);
+    const Hull tape = hull(kept_[0].cost, m - u_.tape);
     Row& cost = kept_[0].cost.emplace_back(columns_, 0);
     Cuts& cut = kept_[0].cut.emplace_back(columns_, 0);
-    const Hull tape = hull(kept_[0].cost, m - u_.tape);
-    Filling filling;
+    Filling filling(static_cast<double>(copy_));
     for (std::size_t t = 1; t < columns_; ++t) {
       const auto steps = static_cast<std::int64_t>(t);
-      double best = static_cast<double>(steps) + static_cast<double>(cost[t - 1] + load(t - 1));
+      double best = again(steps, cost);
       filling.improve(steps, state, tape, best, cut[t]);
+      const double tape_first = first_tape(m, t);
+      if (tape_first < best) {
+        best = tape_first;
+        cut[t] = -1;
+      }
       cost[t] = static_cast<Cost>(best);
-      filling.head.add(static_cast<double>(steps) + best + static_cast<double>(copy_));
+      filling.add(steps, best);
     }
   }
 
   void fill_charged(std::int64_t m) {
-    const Hull state = fresh(kept_[1].cost, m - u_.state);
+    const Hull state = hull(kept_[1].cost, m - u_.state);
+    const Hull tape = hull(kept_[0].cost, m - u_.state - u_.tape);
     Row& cost = kept_[1].cost.emplace_back(columns_, 0);
     Cuts& cut = kept_[1].cut.emplace_back(columns_, 0);
-    const Hull tape = hull(kept_[0].cost, m - u_.state - u_.tape);
     const bool stays = m >= u_.state;
-    Filling filling;
+    Filling filling(static_cast<double>(copy_));
     for (std::size_t t = 1; t < columns_; ++t) {
       const auto steps = static_cast<std::int64_t>(t);
-      double best = t == 1 ? 1 : std::numeric_limits<double>::infinity();
-      if (t > 1 && m >= u_.tape) {
-        best = static_cast<double>(1 + kept_[0].cost[row_of(m - u_.tape)][t - 1]);
-        cut[t] = -1;
-      }
-      const double again =
-          static_cast<double>(steps) + finite(cost[t - 1]) + static_cast<double>(load(t - 1));
-      if (stays && again < best) {
-        best = again;
+      double best = t == 1 ? 1 : first_tape(m, t);
+      if (!std::isinf(best) && t > 1) cut[t] = -1;
+      if (stays && again(steps, cost) < best) {
+        best = again(steps, cost);
         cut[t] = 0;
       }
       filling.improve(steps, state, tape, best, cut[t]);
       cost[t] = std::isinf(best) ? kNever : static_cast<Cost>(best);
-      filling.head.add(static_cast<double>(steps) + best + static_cast<double>(copy_));
+      filling.add(steps, best);
     }
   }
 
-  // Of the start of so many steps left of a cut.
-  Cost load(std::size_t left) const { return left == 0 ? 0 : copy_; }
+  // All but the last step first, then that one from the start.
+  double again(std::int64_t t, const Row& cost) const {
+    const double load = t > 1 ? static_cast<double>(copy_) : 0;
+    return static_cast<double>(t) + finite(cost[index(t - 1)]) + load;
+  }
+
+  // The tape of the first step is kept: the start is needed no more.
+  double first_tape(std::int64_t m, std::size_t t) const {
+    if (t == 1 || m < u_.tape) return std::numeric_limits<double>::infinity();
+    return 1 + finite(kept_[0].cost[row_of(m - u_.tape)][t - 1]);
+  }
 
   Units u_;
   std::size_t columns_;

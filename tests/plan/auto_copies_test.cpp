@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ebb/plan/uniform_mix.h"
 #include "tests/plan/random_case.h"
 #include "tests/thorough.h"
 
@@ -54,11 +55,31 @@ TEST(AutoCopies, MoreMemoryIsNotSlower) {
     const Bytes more = less + maker.between(1, (all - least) / unit + 4) * unit;
     const double seconds = seconds_of(c, more);
     EXPECT_LE(seconds, seconds_of(c, less) * 1.001) << "budgets " << less << " and " << more;
-    for (Bytes grid = store_all_bytes(c) / 4; grid > 0 && grid >= least; grid /= 4) {
-      const Bytes budget = grid / unit * unit;
-      if (budget < least || budget > more || budget == 0) continue;
-      EXPECT_LE(seconds, seconds_of(c, budget) * (1 + 1e-9))
-          << "budgets " << budget << " and " << more;
+    for (Bytes grid = c.slots ? 1024 * unit : store_all_bytes(c) / 16; grid > 0 && grid >= least;
+         grid /= c.slots ? 2 : 16) {
+      if (grid > more) continue;
+      EXPECT_LE(seconds, seconds_of(c, grid) * (1 + 1e-9)) << "budgets " << grid << " and " << more;
+    }
+  }
+}
+
+// Short chains have a table for steps of any kind that tries every cut, long ones a table for
+// uniform steps that tries few.
+TEST(AutoCopies, BothTablesOfChainCountThem) {
+  for (const std::int64_t steps : {20, 70, 128}) {
+    for (const Bytes tape : {1, 3, 8}) {
+      for (const double copy : {0.03, 0.4, 2.5}) {
+        const Chain chain = Chain::uniform(steps, {.backward = 0, .state = 1, .tape = tape});
+        const Platform platform{.copy_rate = 1 / copy};
+        for (const Bytes room : {1, 4, 9, 30}) {
+          const Plan any =
+              make_plan(chain, platform, {.strategy = "chain", .budget = room, .working = 0});
+          const auto uniform = uniform_mix_policy(steps, 1, tape, room, true, 1e7, copy);
+          const auto seconds = static_cast<double>(uniform->forwards(steps, room));
+          EXPECT_NEAR(seconds, any.prediction.seconds, 1 + 0.002 * seconds)
+              << steps << " steps, tape " << tape << ", copy " << copy << ", room " << room;
+        }
+      }
     }
   }
 }
