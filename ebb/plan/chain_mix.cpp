@@ -39,11 +39,11 @@ std::vector<std::int64_t> cut(const Chain& chain, std::int64_t a, std::int64_t b
 
 // Items of the whole chain and, when they are longer than a step, of each of them.
 struct Layout {
-  Layout(const Chain& chain, std::optional<Bytes> working)
-      : all(chain, working, cut(chain, 0, chain.steps(), kItems)) {
+  Layout(const Chain& chain, const Machine& machine)
+      : all(chain, machine, cut(chain, 0, chain.steps(), kItems)) {
     if (chain.steps() <= kItems) return;
     for (std::size_t g = 0; g < all.count(); ++g) {
-      inside.emplace_back(chain, working, cut(chain, all.cut(g), all.cut(g + 1), kItemsInside));
+      inside.emplace_back(chain, machine, cut(chain, all.cut(g), all.cut(g + 1), kItemsInside));
     }
   }
 
@@ -84,7 +84,7 @@ Grid grid_of(const Problem& p) {
 class ChainPolicy : public Policy {
  public:
   explicit ChainPolicy(const Problem& p)
-      : chain_(p.chain), layout_(chain_, p.machine.working), grid_(grid_of(p)) {
+      : chain_(p.chain), layout_(chain_, p.machine), grid_(grid_of(p)) {
     table_ = layout_.table<SegmentTable>(grid_.unit, grid_.units);
     const bool fits =
         !std::isinf(table_->seconds(StartKind::free, 0, layout_.all.count(), grid_.units));
@@ -123,7 +123,7 @@ Draft draft_chain(const Problem& p) {
 Bytes least_chain(const Problem& p) {
   if (p.steps() == 0) return p.machine.working.value_or(0);
   if (p.chain.is_uniform()) return p.working();
-  const Layout layout(p.chain, p.machine.working);
+  const Layout layout(p.chain, p.machine);
   return layout.table<LeastTable>()->bytes(StartKind::free, 0, layout.all.count());
 }
 

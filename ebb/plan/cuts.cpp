@@ -11,15 +11,27 @@ namespace {
 // straight stretches of a function would lose and gain corners all the time.
 constexpr double kRounding = 1e-12;
 
+using Bends = std::vector<std::int64_t>;
+
+// The first of ascending bends beyond i, or the last one before it; -1 if there is none.
+std::int64_t next(const Bends& bends, std::int64_t i) {
+  const auto found = std::upper_bound(bends.begin(), bends.end(), i);
+  return found == bends.end() ? -1 : *found;
+}
+std::int64_t previous(const Bends& bends, std::int64_t i) {
+  const auto found = std::lower_bound(bends.begin(), bends.end(), i);
+  return found == bends.begin() ? -1 : *(found - 1);
+}
+
 }  // namespace
 
-// The last corner lies above the line from the one before it to `to`.
-bool Hull::above(std::int64_t middle, std::int64_t to) const {
+// How far the last corner lies above the line from the one before it to `to`; below it: negative.
+double Hull::bend(std::int64_t middle, std::int64_t to) const {
   const std::int64_t from = corners_[corners_.size() - 2];
   const double rise = (value(middle) - value(from)) * static_cast<double>(to - middle);
   const double run = (value(to) - value(middle)) * static_cast<double>(middle - from);
   const double noise = kRounding * (std::abs(value(from)) + std::abs(value(to)));
-  return rise - run > noise * static_cast<double>(to - from);
+  return std::abs(rise - run) > noise * static_cast<double>(to - from) ? rise - run : 0;
 }
 
 void Hull::add(double value) {
@@ -27,17 +39,30 @@ void Hull::add(double value) {
   bounds_.push_back(value);
   if (std::isinf(value)) return;
   const auto to = static_cast<std::int64_t>(values_.size()) - 1;
-  while (corners_.size() >= 2 && above(corners_.back(), to)) corners_.pop_back();
-  if (!corners_.empty()) {
-    const std::int64_t from = corners_.back();
-    const double slope = (value - this->value(from)) / static_cast<double>(to - from);
-    work_ += to - from - 1;
-    for (std::int64_t i = from + 1; i < to; ++i) {
-      bounds_[static_cast<std::size_t>(i)] =
-          this->value(from) + slope * static_cast<double>(i - from);
-    }
+  const std::size_t corners = corners_.size();
+  while (corners_.size() >= 2) {
+    const double above = bend(corners_.back(), to);
+    if (above < 0) bends_.push_back(corners_.back());
+    if (above <= 0) break;
+    corners_.pop_back();
+    if (!bends_.empty() && bends_.back() == corners_.back()) bends_.pop_back();
+  }
+  if (corners_.empty()) {
+    edge_ = to;
+  } else {
+    if (corners_.size() == corners) write_bounds();
+    edge_ = corners_.back();
+    slope_ = (value - this->value(edge_)) / static_cast<double>(to - edge_);
   }
   corners_.push_back(to);
+}
+
+// Between the last two corners.
+void Hull::write_bounds() {
+  work_ += corners_.back() - edge_ - 1;
+  for (std::int64_t i = edge_ + 1; i < corners_.back(); ++i) {
+    bounds_[static_cast<std::size_t>(i)] = bound(i);
+  }
 }
 
 std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t,
@@ -62,8 +87,21 @@ std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t
     best = sum;
     found = y;
   };
-  for (std::int64_t y = valley_; y <= last && !hopeless(y); ++y) consider(y);
-  for (std::int64_t y = valley_ - 1; y >= first && !hopeless(y); --y) consider(y);
+  const auto above = [&](std::int64_t y) {
+    if (tried_ == Tried::all) return y + 1;
+    const std::int64_t of_left = next(left.bends(), y);
+    const std::int64_t of_right = previous(right.bends(), t - y);
+    if (of_right < 0) return of_left < 0 ? last + 1 : of_left;
+    return of_left < 0 ? t - of_right : std::min(of_left, t - of_right);
+  };
+  const auto below = [&](std::int64_t y) {
+    if (tried_ == Tried::all) return y - 1;
+    const std::int64_t of_left = previous(left.bends(), y);
+    const std::int64_t of_right = next(right.bends(), t - y);
+    return std::max(of_left, of_right < 0 ? -1 : t - of_right);
+  };
+  for (std::int64_t y = valley_; y <= last && !hopeless(y); y = above(y)) consider(y);
+  for (std::int64_t y = below(valley_); y >= first && !hopeless(y); y = below(y)) consider(y);
   return found;
 }
 

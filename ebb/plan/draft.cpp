@@ -21,6 +21,17 @@ std::int64_t Problem::states_in(Bytes bytes) const {
 
 std::int64_t Problem::states_in_tier(std::size_t k) const { return states_in(tiers()[k].capacity); }
 
+double Problem::copy_seconds() const {
+  return static_cast<double>(step.state) / machine.platform.copy_rate;
+}
+
+double Problem::copy_forwards() const {
+  // Where forwards cost next to nothing, copies are all that counts.
+  constexpr double most = 1e6;
+  const double copy = copy_seconds();
+  return copy < most * step.forward ? copy / step.forward : (copy > 0 ? most : 0);
+}
+
 Segment Problem::root() const {
   Segment root{0, steps()};
   root.start = machine.start_charged ? Place::work : Place::fast;

@@ -36,6 +36,10 @@ struct Problem {
   std::int64_t states_in(Bytes bytes) const;
   // States tier k can hold, at most the chain's steps.
   std::int64_t states_in_tier(std::size_t k) const;
+  // Seconds of copying `step`'s state within fast memory.
+  double copy_seconds() const;
+  // The same in forwards of `step`.
+  double copy_forwards() const;
   // Steps alike, calls and copies within fast memory free, as the models of the published optima
   // have it.
   bool is_textbook() const {

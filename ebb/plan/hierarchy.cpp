@@ -32,15 +32,22 @@ struct Level {
 
 class LevelTables : public Policy {
  public:
-  LevelTables(const Problem& p, std::size_t tiers)
-      : steps_(p.steps()), forward_(p.step.forward), start_charged_(p.machine.start_charged) {
-    levels_.resize(tiers + 1);
-    levels_[0].slots = p.states_in(p.room());
-    for (std::size_t k = 1; k <= tiers; ++k) {
-      const Tier& tier = p.tiers()[k - 1];
-      levels_[k].slots = p.states_in_tier(k - 1);
-      levels_[k].write = tier.write_seconds(p.step.state);
-      levels_[k].read = tier.read_seconds(p.step.state);
+  // copy: seconds of copying a state within fast memory.
+  LevelTables(const Problem& p, std::size_t tiers, double copy)
+      : steps_(p.steps()),
+        forward_(p.step.forward),
+        copy_(copy),
+        fast_(copy > 0 ? 1 : 0),
+        start_charged_(p.machine.start_charged) {
+    levels_.resize(fast_ + 1 + tiers);
+    levels_[fast_].slots = p.states_in(p.room());
+    levels_[fast_].write = levels_[fast_].read = copy;
+    for (std::size_t k = 0; k < tiers; ++k) {
+      const Tier& tier = p.tiers()[k];
+      Level& level = levels_[fast_ + 1 + k];
+      level.slots = p.states_in_tier(k);
+      level.write = tier.write_seconds(p.step.state);
+      level.read = tier.read_seconds(p.step.state);
     }
   }
 
@@ -49,7 +56,7 @@ class LevelTables : public Policy {
     const auto n = static_cast<double>(steps_);
     double entries = n * static_cast<double>(levels_.size());
     if (entries > kTableEntries) return false;
-    fill_fast();
+    fill_lowest();
     for (std::size_t k = 1; k < levels_.size(); ++k) {
       Level& level = levels_[k];
       level.plenty = true;
@@ -103,8 +110,8 @@ class LevelTables : public Policy {
   std::int32_t origin_level() const { return static_cast<std::int32_t>(levels_.size()); }
 
  private:
-  static Place place(std::size_t k) {
-    return k == 0 ? Place::fast : Place::slow(static_cast<int>(k) - 1);
+  Place place(std::size_t k) const {
+    return k <= fast_ ? Place::fast : Place::slow(static_cast<int>(k - fast_) - 1);
   }
 
   double unstored(std::size_t k, std::int64_t m, std::size_t l) const {
@@ -151,10 +158,12 @@ class LevelTables : public Policy {
     c.right_room = slots;
   }
 
-  void fill_fast() {
-    Level& fast = levels_[0];
-    fast.full.resize(static_cast<std::size_t>(steps_));
-    for (std::size_t l = 0; l < fast.full.size(); ++l) fast.full[l] = unstored(0, fast.slots, l);
+  void fill_lowest() {
+    Level& lowest = levels_[0];
+    lowest.full.resize(static_cast<std::size_t>(steps_));
+    for (std::size_t l = 0; l < lowest.full.size(); ++l) {
+      lowest.full[l] = unstored(0, lowest.slots, l);
+    }
   }
 
   // best[l] = min over 1 <= j <= l of head(j) + rest(l-j), or the floor; head(j) is known once
@@ -219,7 +228,9 @@ class LevelTables : public Policy {
     for (const double seconds : full) rest.add(seconds);
     return minimise(
         origin_, origin_cut_, rest,
-        [&](std::size_t j, double left) { return static_cast<double>(j) * forward_ + left; },
+        [&](std::size_t j, double left) {
+          return static_cast<double>(j) * forward_ + copy_ + left;
+        },
         [](std::size_t) { return kNoPlan; }, false, 0);
   }
 
@@ -241,7 +252,10 @@ class LevelTables : public Policy {
   }
 
   std::int64_t steps_;
-  double forward_;
+  double forward_, copy_;
+  // The level of fast memory. Where copies take time it has a table like the slow tiers, and below
+  // it is a level of no slots.
+  std::size_t fast_;
   bool start_charged_;
   std::vector<Level> levels_;
   Table<double> origin_;
@@ -262,8 +276,13 @@ bool nearest_first(const Problem& p, std::size_t tiers) {
 Draft draft_tables(const Problem& p, std::size_t tiers) {
   Segment root = p.root();
   Draft draft;
-  auto tables = std::make_shared<LevelTables>(p, tiers);
-  if (p.steps() > 1 && tables->build()) {
+  auto tables = std::make_shared<LevelTables>(p, tiers, p.copy_seconds());
+  bool built = p.steps() > 1 && tables->build();
+  if (p.steps() > 1 && !built && p.copy_seconds() > 0) {
+    tables = std::make_shared<LevelTables>(p, tiers, 0);
+    built = tables->build();
+  }
+  if (built) {
     root.level = tables->origin_level();
     const double seconds = tables->seconds();
     draft = descend(tables, root);

@@ -15,10 +15,11 @@
 // values = ours with the N recording forwards left out.
 // Departs from the papers: costs travel by name, so that forward and backward cannot be exchanged;
 // level 0 is the closed form instead of a table; the caller's initial state, where it is free, is
-// one more level above all others; disk states may be read several times; a state is dropped at its
-// last load; what does not fill the last period of periodic_disk may join the one before it. Exact
-// while the tables have up to kTableEntries and a row takes up to kRowWork; beyond that nested
-// intervals with binomial slots inside are searched instead.
+// one more level above all others; where copies within fast memory take time, level 0 is a table
+// too, with a copy as its write and its read; disk states may be read several times; a state is
+// dropped at its last load; what does not fill the last period of periodic_disk may join the one
+// before it. Exact while the tables have up to kTableEntries and a row takes up to kRowWork; beyond
+// that nested intervals with binomial slots inside are searched instead.
 #pragma once
 
 #include "ebb/plan/draft.h"

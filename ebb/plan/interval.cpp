@@ -92,6 +92,7 @@ class Walk {
     }
     cost.advances = binomial_advances(n, shape_.slots);
     cost.calls = 3 * n - 1;
+    cost.copies = n - 1 + (start == Place::fast ? 0 : 1);
     const std::int64_t held = std::min(shape_.slots - 1, n - 2) + (start == Place::fast ? 0 : 1);
     cost.fast = scale_bytes(p_.step.state, held);
   }
@@ -114,8 +115,13 @@ class Walk {
     const bool again = uses_start(every, level + 1, own);
     merge(cost, segment(every, level + 1, own), 1, again ? base : 0);
 
-    if (!place.is_slow()) return;
-    cost.slow_writes = cost.slow_held = count - 2 + (uses_start(rest, level + 1, place) ? 1 : 0);
+    const std::int64_t kept = count - 2 + (uses_start(rest, level + 1, place) ? 1 : 0);
+    if (own == Place::fast) cost.copies += kept_here ? 2 : 1;
+    if (!place.is_slow()) {
+      cost.copies += kept + count - 2;
+      return;
+    }
+    cost.slow_writes = cost.slow_held = kept;
     cost.slow_reads = count - 2;
     if (start == Place::work) {
       cost.slow_writes += 1;
@@ -139,6 +145,7 @@ class Walk {
                     Bytes beside) {
     cost.advances += times * part.advances;
     cost.calls += times * part.calls;
+    cost.copies += times * part.copies;
     cost.fast = std::max(cost.fast, add_bytes(part.fast, beside));
   }
 
@@ -301,7 +308,8 @@ IntervalCost interval_cost(const Problem& p, const IntervalShape& shape) {
 double interval_seconds(const Problem& p, const IntervalShape& shape, const IntervalCost& cost) {
   double seconds = unavoidable_seconds(p.chain) +
                    static_cast<double>(cost.advances) * p.step.forward +
-                   static_cast<double>(cost.calls) * p.chain.call();
+                   static_cast<double>(cost.calls) * p.chain.call() +
+                   static_cast<double>(cost.copies) * p.copy_seconds();
   if (cost.slow_writes + cost.slow_reads > 0) {
     const Tier& tier = outermost_tier(p, shape);
     seconds += static_cast<double>(cost.slow_writes) * tier.write_seconds(p.step.state) +

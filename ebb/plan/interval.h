@@ -45,8 +45,9 @@ class IntervalPolicy : public Policy {
 // What a shape costs on uniform steps, exactly.
 struct IntervalCost {
   std::int64_t advances = 0;
-  std::int64_t calls = 0;  // Advances, Records and Reverses
-  Bytes fast = 0;          // beside the working set
+  std::int64_t calls = 0;   // Advances, Records and Reverses
+  std::int64_t copies = 0;  // within fast memory, but for saves inside binomial chunks
+  Bytes fast = 0;           // beside the working set
   // States in the outermost level's tier, when that is slow.
   std::int64_t slow_held = 0, slow_writes = 0, slow_reads = 0;
 };

@@ -25,8 +25,11 @@ std::size_t segment_count(const Items& items) { return items.count() * (items.co
 
 }  // namespace
 
-Items::Items(const Chain& chain, std::optional<Bytes> working, std::vector<std::int64_t> cuts)
-    : chain_(chain), working_(working), cuts_(std::move(cuts)) {
+Items::Items(const Chain& chain, const Machine& machine, std::vector<std::int64_t> cuts)
+    : chain_(chain),
+      working_(machine.working),
+      copy_rate_(machine.platform.copy_rate),
+      cuts_(std::move(cuts)) {
   for (std::size_t j = 0; j + 1 < cuts_.size(); ++j) {
     Bytes live = chain_.live(cuts_[j + 1]);
     Bytes scratch = 0;
@@ -64,6 +67,10 @@ Bytes Items::record_need(std::size_t i) const {
 
 double Items::record_seconds(std::size_t i) const {
   return chain_.call() + chain_.record_seconds(cuts_[i], cuts_[i + 1]);
+}
+
+double Items::copy_seconds(std::size_t i) const {
+  return static_cast<double>(chain_.state(cuts_[i])) / copy_rate_;
 }
 
 Choice Items::choice(const Option& o, bool kept) const {
@@ -149,7 +156,8 @@ void SegmentTable::fill(std::size_t i, std::size_t k) {
   });
   const std::int64_t load = in_units(items_.load_need(i, k));
   std::fill_n(kept, std::min(load, units_ + 1), kNever);
-  for (std::int64_t m = 0; m <= units_; ++m) fresh[m] = std::min(fresh[m], kept[m]);
+  const auto save = static_cast<float>(items_.copy_seconds(i));
+  for (std::int64_t m = 0; m <= units_; ++m) fresh[m] = std::min(fresh[m], kept[m] + save);
 }
 
 Choice SegmentTable::choose(const Segment& segment) const {
@@ -160,15 +168,16 @@ Choice SegmentTable::choose(const Segment& segment) const {
   const std::int64_t m = std::min(segment.room, units_);
   const bool kept = kind != StartKind::free;
   const StartKind left = kept ? StartKind::kept : StartKind::free;
-  const bool may_keep =
-      kind != StartKind::fresh || seconds(StartKind::kept, i, k, m) <= seconds(kind, i, k, m);
+  const auto save = kind == StartKind::fresh ? static_cast<float>(items_.copy_seconds(i)) : 0.0F;
+  const bool may_keep = kind != StartKind::fresh ||
+                        seconds(StartKind::kept, i, k, m) + save <= seconds(kind, i, k, m);
   Choice best;
   float best_seconds = kNever;
   items_.options(i, k, kept, [&](const Items::Option& o) {
     const std::int64_t extra = in_units(o.extra);
     if (m < std::max(in_units(o.need), extra) || (o.end() != i && !may_keep)) return;
     float value = static_cast<float>(o.seconds) + seconds(o.right(), o.j, k, m - extra);
-    if (o.end() != i) value += seconds(left, i, o.end(), m);
+    if (o.end() != i) value += seconds(left, i, o.end(), m) + save;
     if (value >= best_seconds) return;
     best_seconds = value;
     best = items_.choice(o, kept);

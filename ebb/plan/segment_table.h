@@ -11,6 +11,7 @@
 #include "ebb/core/table_memory.h"
 #include "ebb/plan/chain.h"
 #include "ebb/plan/descent.h"
+#include "ebb/plan/machine.h"
 
 namespace ebb {
 
@@ -20,17 +21,17 @@ enum class StartKind : std::uint8_t { free, kept, fresh };
 // The items of a chain and what actions on them hold and cost.
 class Items {
  public:
-  // cuts: ascending steps; item j is [cuts[j], cuts[j+1]). working: the machine's.
-  Items(const Chain& chain, std::optional<Bytes> working, std::vector<std::int64_t> cuts);
+  // cuts: ascending steps; item j is [cuts[j], cuts[j+1]).
+  Items(const Chain& chain, const Machine& machine, std::vector<std::int64_t> cuts);
 
   // One way to go on with items [i,k): advance to cut j and keep the state there, or advance to cut
   // j-1, record item j-1 and keep its tapes.
   struct Option {
     std::size_t j;
     bool tape;
-    Bytes need;   // held by its own actions, a kept start included
-    Bytes extra;  // kept while the right part is reversed
-    double seconds;
+    Bytes need;      // held by its own actions, a kept start included
+    Bytes extra;     // kept while the right part is reversed
+    double seconds;  // loading the start for the left part included
 
     // Where the left part ends.
     std::size_t end() const { return tape ? j - 1 : j; }
@@ -50,6 +51,8 @@ class Items {
   // Recording a whole item that is next to be reversed, and its seconds.
   Bytes record_need(std::size_t i) const;
   double record_seconds(std::size_t i) const;
+  // Copying the state at cut i within fast memory.
+  double copy_seconds(std::size_t i) const;
   // The choice that an option stands for, rooms left to the caller.
   Choice choice(const Option& option, bool kept) const;
 
@@ -58,6 +61,7 @@ class Items {
 
   const Chain& chain_;
   std::optional<Bytes> working_;
+  double copy_rate_;
   std::vector<std::int64_t> cuts_;
   std::vector<Bytes> live_, scratch_;  // the largest in each item
 };
@@ -67,6 +71,7 @@ void Items::options(std::size_t i, std::size_t k, bool kept, const Visit& visit)
   const std::int64_t a = cuts_[i];
   const std::int64_t last = cuts_[k] - 1;
   const Bytes start = kept ? chain_.state(a) : 0;
+  const double load = copy_seconds(i);
   Bytes live = 0, scratch = 0, reach = 0;
   for (std::size_t j = i + 1; j < k; ++j) {
     const bool first = j == i + 1;
@@ -75,14 +80,14 @@ void Items::options(std::size_t i, std::size_t k, bool kept, const Visit& visit)
     // Without a left part the start is dropped before the first record.
     const Bytes held = first ? 0 : start;
     const Bytes recording = add_bytes(beside(live_[j - 1], scratch_[j - 1], last), tapes);
-    const double before = first ? 0 : chain_.call() + chain_.forward_seconds(a, from);
+    const double before = first ? 0 : chain_.call() + chain_.forward_seconds(a, from) + load;
     visit(Option{j, true, add_bytes(held, std::max(reach, recording)), add_bytes(held, tapes),
                  before + record_seconds(j - 1)});
     live = std::max(live, live_[j - 1]);
     scratch = std::max(scratch, scratch_[j - 1]);
     reach = beside(live, scratch, last);
     visit(Option{j, false, add_bytes(start, reach), start,
-                 chain_.call() + chain_.forward_seconds(a, cuts_[j])});
+                 chain_.call() + chain_.forward_seconds(a, cuts_[j]) + load});
   }
 }
 

@@ -2,6 +2,7 @@
 #include "ebb/plan/strategies.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -193,20 +194,12 @@ class Auto {
   Auto(const Row& self, const Chain& chain, const Platform& platform, const PlanOptions& options)
       : self_(self), chain_(chain), platform_(platform), options_(options), own_(problem(self)) {
     floor_ = bound(chain, own_.machine);
-    Machine alone = own_.machine;
-    alone.platform.tiers.clear();
-    floor_without_tiers_ = bound(chain, alone);
   }
 
   Plan plan() {
-    // Tables are often not worth their time.
-    for (const bool tables : {false, true}) {
-      for (const Row& row : strategy_rows()) {
-        if (!row.is_auto() && row.traits.table == tables && !done()) draft(row);
-      }
-      judge_drafts();
-    }
+    try_rows();
     if (!best_) refuse(self_, own_, least_);
+    if (std::isfinite(platform_.copy_rate)) try_smaller_budgets();
     best_->bound = without_rounding(floor_, best_->prediction.seconds);
     // The model of auto is the whole machine.
     best_->optimal = best_->gap() < 1e-12;
@@ -225,6 +218,19 @@ class Auto {
   bool done() const { return best_ && reaches_floor(best_->prediction.seconds); }
   bool can_win(double at_least) const {
     return !best_ || at_least < best_->prediction.seconds * (1 - 1e-9);
+  }
+
+  void try_rows() {
+    Machine alone = problem(self_).machine;
+    alone.platform.tiers.clear();
+    floor_without_tiers_ = bound(chain_, alone);
+    // Tables are often not worth their time.
+    for (const bool tables : {false, true}) {
+      for (const Row& row : strategy_rows()) {
+        if (!row.is_auto() && row.traits.table == tables && !done()) draft(row);
+      }
+      judge_drafts();
+    }
   }
 
   void draft(const Row& row) {
@@ -254,6 +260,24 @@ class Auto {
     entries_.clear();
   }
 
+  // Where copies take time, rows that leave them out may lose by more memory. On the budgets of a
+  // grid that does not depend on the asked one this cannot happen: all their plans are tried too.
+  void try_smaller_budgets() {
+    const Bytes asked = own_.machine.platform.fast;
+    const bool slots = options_.slots.has_value();
+    const std::int64_t more = slots ? *options_.slots : asked;
+    const std::int64_t ratio = slots ? 2 : 16;
+    std::int64_t less = slots ? std::bit_ceil(static_cast<std::uint64_t>(chain_.steps()))
+                              : row_named("store_all").least(own_);
+    while ((less /= ratio) > 0 && !done()) {
+      if (less >= more) continue;
+      (slots ? options_.slots : options_.budget) = less;
+      if (!can_win(bound(chain_, problem(self_).machine).seconds)) break;
+      try_rows();
+    }
+    best_->machine.platform.fast = asked;
+  }
+
   // Plans too long to be compared are passed over.
   void judge(Entry& entry) {
     Plan plan;
@@ -269,7 +293,7 @@ class Auto {
   const Row& self_;
   const Chain& chain_;
   const Platform& platform_;
-  const PlanOptions& options_;
+  PlanOptions options_;
   Problem own_;
   Bound floor_, floor_without_tiers_;
   std::vector<Entry> entries_;

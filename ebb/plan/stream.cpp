@@ -143,7 +143,8 @@ class Stream {
       return {binomial_.get(), slots, steps < 1 ? 0 : steps + binomial_advances(steps, slots)};
     }
     if (!mix_)
-      mix_ = uniform_mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerEntries);
+      mix_ = uniform_mix_policy(longest(), state(), p_.step.tape, p_.room(), false, kInnerEntries,
+                                p_.copy_forwards());
     if (charged && room < scale_bytes(p_.step.tape, steps - 1)) room -= state();
     const std::int64_t units = mix_->units_in(room);
     return {mix_.get(), units, mix_->forwards(steps, units)};

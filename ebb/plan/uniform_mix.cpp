@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "ebb/core/table_memory.h"
 #include "ebb/plan/cuts.h"
@@ -56,16 +57,19 @@ Choice restart(const Segment& s) {
 bool all_fit(const Segment& s, const Units& u) { return (s.steps() - 1) <= s.room / u.tape; }
 
 // Forwards for every length and memory: the published table, or with `release` the one that also
-// drops a start at its last load. Segment::level: 0, the start costs nothing; 1, its bytes are
-// inside the segment's room. Rows are those of memory that holds some states and tapes to the last
-// unit: what is more than that, and less than the next, is of no use.
+// drops a start at its last load. Cost is a whole number where copies are free. Segment::level: 0,
+// the start costs nothing; 1, its bytes are inside the segment's room. Rows are those of memory that
+// holds some states and tapes to the last unit: what is more than that, and less than the next, is
+// of no use.
+template <class Cost>
 class UniformMixTable : public UniformMixPolicy {
  public:
-  UniformMixTable(std::int64_t steps, const Units& units, bool release)
+  UniformMixTable(std::int64_t steps, const Units& units, bool release, double copy)
       : u_(units),
         columns_(static_cast<std::size_t>(steps) + 1),
         rows_(filled_rows(units)),
-        release_(release) {
+        release_(release),
+        copy_(static_cast<Cost>(copy)) {
     for (const std::int64_t m : rows_) {
       if (release_) fill_charged(m);
       fill_free(m);
@@ -74,7 +78,7 @@ class UniformMixTable : public UniformMixPolicy {
 
   std::int64_t units_in(Bytes room) const override { return u_.in(room); }
   std::int64_t forwards(std::int64_t t, std::int64_t m) const override {
-    return kept_[0].cost[row_of(m)][index(t)];
+    return static_cast<std::int64_t>(kept_[0].cost[row_of(m)][index(t)]);
   }
 
   Choice choose(const Segment& s) const override {
@@ -95,14 +99,18 @@ class UniformMixTable : public UniformMixPolicy {
   }
 
  private:
-  using Row = Table<std::int32_t>;
+  using Row = Table<Cost>;
+  using Cuts = Table<std::int32_t>;
   struct Tables {
     std::vector<Row> cost;  // [row of m][t]
-    std::vector<Row> cut;   // [row of m][t]: y, -y for a tape, 0 for restart
+    std::vector<Cuts> cut;  // [row of m][t]: y, -y for a tape, 0 for restart
   };
 
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-  static constexpr std::int32_t kNever = 1 << 30;
+  static constexpr bool kWhole = std::is_integral_v<Cost>;
+  static constexpr Cost kNever = kWhole ? Cost{1 << 30} : std::numeric_limits<Cost>::infinity();
+  static constexpr double kGain = kWhole ? 1 : 0;
+  static constexpr Tried kTried = kWhole ? Tried::all : Tried::bends;
 
   // All sums of states and tapes up to the room, ascending.
   static std::vector<std::int64_t> filled_rows(const Units& u) {
@@ -124,73 +132,93 @@ class UniformMixTable : public UniformMixPolicy {
   Hull hull(const std::vector<Row>& cost, std::int64_t m) const {
     Hull hull;
     if (m < 0) return hull;
-    for (const std::int32_t c : cost[row_of(m)]) hull.add(finite(c));
+    for (const Cost c : cost[row_of(m)]) hull.add(finite(c));
     return hull;
   }
-  static double finite(std::int32_t cost) {
-    return cost >= kNever ? std::numeric_limits<double>::infinity() : cost;
+  static double finite(Cost cost) {
+    return cost >= kNever ? std::numeric_limits<double>::infinity() : static_cast<double>(cost);
   }
 
-  // Fills one row in rising t: head(y) = y + C(y,m) for the part left of the cut.
+  // Fills one row in rising t: head(y) = y + C(y,m) for the part left of the cut, with the load of its
+  // start. Nothing to the left is the caller's case: it loads nothing, and a function with that jump
+  // would lie far above its hull.
   struct Filling {
+    double copy;
     Hull head;
-    CutSearch by_state{1}, by_tape{1};
+    CutSearch by_state{kGain, kTried}, by_tape{kGain, kTried};
 
-    Filling() { head.add(0); }
+    explicit Filling(double forwards) : copy(forwards) {
+      head.add(copy > 0 ? std::numeric_limits<double>::infinity() : 0);
+    }
     void improve(std::int64_t t, const Hull& state, const Hull& tape, double& best,
                  std::int32_t& cut) {
-      const std::int64_t y = by_state.find(head, state, t, 1, t - 1, 0, best);
+      const std::int64_t y = by_state.find(head, state, t, 1, t - 1, copy, best);
       if (y >= 0) cut = static_cast<std::int32_t>(y);
       // A kept tape costs the steps left of it and its own.
       const std::int64_t left = by_tape.find(head, tape, t - 1, 0, t - 1, 1, best);
       if (left >= 0) cut = -static_cast<std::int32_t>(left + 1);
     }
+    void add(std::int64_t t, double best) { head.add(static_cast<double>(t) + best + copy); }
   };
 
   void fill_free(std::int64_t m) {
-    Row& cost = kept_[0].cost.emplace_back(columns_, 0);
-    Row& cut = kept_[0].cut.emplace_back(columns_, 0);
     const Hull state = release_ ? hull(kept_[1].cost, m) : hull(kept_[0].cost, m - u_.state);
     const Hull tape = hull(kept_[0].cost, m - u_.tape);
-    Filling filling;
+    Row& cost = kept_[0].cost.emplace_back(columns_, 0);
+    Cuts& cut = kept_[0].cut.emplace_back(columns_, 0);
+    Filling filling(static_cast<double>(copy_));
     for (std::size_t t = 1; t < columns_; ++t) {
       const auto steps = static_cast<std::int64_t>(t);
-      double best = static_cast<double>(steps + cost[t - 1]);
+      double best = again(steps, cost);
       filling.improve(steps, state, tape, best, cut[t]);
-      cost[t] = static_cast<std::int32_t>(best);
-      filling.head.add(static_cast<double>(steps) + best);
+      const double tape_first = first_tape(m, t);
+      if (tape_first < best) {
+        best = tape_first;
+        cut[t] = -1;
+      }
+      cost[t] = static_cast<Cost>(best);
+      filling.add(steps, best);
     }
   }
 
   void fill_charged(std::int64_t m) {
-    Row& cost = kept_[1].cost.emplace_back(columns_, 0);
-    Row& cut = kept_[1].cut.emplace_back(columns_, 0);
     const Hull state = hull(kept_[1].cost, m - u_.state);
     const Hull tape = hull(kept_[0].cost, m - u_.state - u_.tape);
+    Row& cost = kept_[1].cost.emplace_back(columns_, 0);
+    Cuts& cut = kept_[1].cut.emplace_back(columns_, 0);
     const bool stays = m >= u_.state;
-    Filling filling;
+    Filling filling(static_cast<double>(copy_));
     for (std::size_t t = 1; t < columns_; ++t) {
       const auto steps = static_cast<std::int64_t>(t);
-      double best = t == 1 ? 1 : std::numeric_limits<double>::infinity();
-      if (t > 1 && m >= u_.tape) {
-        best = 1 + kept_[0].cost[row_of(m - u_.tape)][t - 1];
-        cut[t] = -1;
-      }
-      const double again = static_cast<double>(steps) + finite(cost[t - 1]);
-      if (stays && again < best) {
-        best = again;
+      double best = t == 1 ? 1 : first_tape(m, t);
+      if (!std::isinf(best) && t > 1) cut[t] = -1;
+      if (stays && again(steps, cost) < best) {
+        best = again(steps, cost);
         cut[t] = 0;
       }
       filling.improve(steps, state, tape, best, cut[t]);
-      cost[t] = std::isinf(best) ? kNever : static_cast<std::int32_t>(best);
-      filling.head.add(static_cast<double>(steps) + best);
+      cost[t] = std::isinf(best) ? kNever : static_cast<Cost>(best);
+      filling.add(steps, best);
     }
+  }
+
+  // All but the last step first, then that one from the start.
+  double again(std::int64_t t, const Row& cost) const {
+    const double load = t > 1 ? static_cast<double>(copy_) : 0;
+    return static_cast<double>(t) + finite(cost[index(t - 1)]) + load;
+  }
+
+  // The tape of the first step is kept: the start is needed no more.
+  double first_tape(std::int64_t m, std::size_t t) const {
+    if (t == 1 || m < u_.tape) return std::numeric_limits<double>::infinity();
+    return 1 + finite(kept_[0].cost[row_of(m - u_.tape)][t - 1]);
   }
 
   Units u_;
   std::size_t columns_;
   std::vector<std::int64_t> rows_;  // units of memory
   bool release_;
+  Cost copy_;
   std::array<Tables, 2> kept_;
 };
 
@@ -284,13 +312,16 @@ class Capacities : public UniformMixPolicy {
 
 std::shared_ptr<const UniformMixPolicy> uniform_mix_policy(std::int64_t steps, Bytes state,
                                                            Bytes tape, Bytes room, bool release,
-                                                           double table_entries) {
+                                                           double table_entries, double copy) {
   const Units u = to_units(steps, state, tape, std::max<Bytes>(room, 0));
   const auto n = static_cast<double>(steps);
   const auto m = static_cast<double>(u.room) + 1;
   // 32-bit forwards are enough below 60 000 steps.
   const bool exact = n * m <= table_entries && steps < 60'000;
-  if (exact) return std::make_shared<UniformMixTable>(steps, u, release);
+  if (exact && copy > 0) {
+    return std::make_shared<UniformMixTable<double>>(steps, u, release, copy);
+  }
+  if (exact) return std::make_shared<UniformMixTable<std::int32_t>>(steps, u, release, 0);
   return std::make_shared<Capacities>(std::min(steps, kMostCapacity), u);
 }
 
@@ -305,8 +336,8 @@ Draft draft_store_all(const Problem& p) {
 }
 
 Draft draft_uniform_mix(const Problem& p, bool release) {
-  const auto policy =
-      uniform_mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release, kTableEntries);
+  const auto policy = uniform_mix_policy(p.steps(), p.step.state, p.step.tape, p.room(), release,
+                                         kTableEntries, release ? p.copy_forwards() : 0);
   Segment root = p.root();
   root.room = policy->units_in(p.room());
   Draft draft = descend(policy, root);

@@ -29,17 +29,19 @@ Bytes least_store_all(const Problem& problem);
 class UniformMixPolicy : public Policy {
  public:
   virtual std::int64_t units_in(Bytes room) const = 0;
-  // Forwards for so many steps: exact from the table, from the capacities a lower bound.
+  // Forwards for so many steps, copies in forwards included: exact from the table but for a part of
+  // a forward, from the capacities, which leave copies out, a lower bound.
   virtual std::int64_t forwards(std::int64_t steps, std::int64_t units) const = 0;
 };
 
 // release: drop starts at their last load too. table_entries: lengths times units up to which the
-// exact table is used; beyond it the capacities are.
+// exact table is used; beyond it the capacities are. copy: what copying a state within fast memory
+// takes, in forwards; the capacities leave it out.
 std::shared_ptr<const UniformMixPolicy> uniform_mix_policy(std::int64_t steps, Bytes state,
                                                            Bytes tape, Bytes room, bool release,
-                                                           double table_entries);
+                                                           double table_entries, double copy = 0);
 
-// msm, or with release the plan that `chain` makes of long uniform chains.
+// msm, or with release the plan that `chain` makes of long uniform chains, which counts copies.
 Draft draft_uniform_mix(const Problem& problem, bool release);
 
 }  // namespace ebb

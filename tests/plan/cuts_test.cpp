@@ -64,6 +64,33 @@ TEST(Cuts, FindWhatTryingEveryCutFinds) {
   }
 }
 
+// Stairs of up to 1 on a convex function.
+TEST(Cuts, BendsAreEnoughForStairs) {
+  std::mt19937_64 random(test_seed());
+  for (const double stair : {0.0, 1.0}) {
+    for (int round = 0; round < 40; ++round) {
+      std::vector<double> left = function(Kind::convex, false, random);
+      std::vector<double> right = function(Kind::convex, false, random);
+      for (std::size_t i = 0; i < left.size(); ++i)
+        left[i] += stair * static_cast<double>(i / 7 % 2);
+      Hull a;
+      Hull b;
+      for (const double value : right) b.add(value);
+      CutSearch search(0, Tried::bends);
+      for (std::size_t t = 0; t < left.size(); ++t) {
+        a.add(left[t]);
+        double least = kInfinite;
+        for (std::size_t y = 0; y <= t; ++y) least = std::min(least, left[y] + right[t - y]);
+        double best = kInfinite;
+        const auto last = static_cast<std::int64_t>(t);
+        ASSERT_GE(search.find(a, b, last, 0, last, 0, best), 0);
+        ASSERT_GE(best, least);
+        ASSERT_LE(best, least + stair + 1e-9 * (1 + std::abs(least)));
+      }
+    }
+  }
+}
+
 TEST(Cuts, NothingBetterIsNothingFound) {
   Hull a;
   for (const double value : {3.0, 1.0, 2.0}) a.add(value);
