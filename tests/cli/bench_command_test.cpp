@@ -51,6 +51,13 @@ void check(const json& point, const json& tiers) {
   }
 }
 
+TEST(BenchAsync, ATierThatKeepsNothingIsNotExact) {
+  const std::string words = std::string(kSmall) + "--tier x:null ";
+  EXPECT_THAT(async(words).out, HasSubstr("NOT EXACT: a tier keeps nothing"));
+  const json found = json::parse(async(words + "--json").out);
+  EXPECT_EQ(found["summary"]["exact"], false);
+}
+
 TEST(BenchAsync, RunsEveryStrategyAsPredicted) {
   const Outcome outcome = async(std::string(kSmall) + "--json");
   ASSERT_EQ(outcome.code, kDone) << outcome.err;

@@ -104,6 +104,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--strategy revolv", "revolv"},
       {"--tier disk", "disk"},
       {"--resume x --config y", "leave out --config"},
+      {"--config .", "--config: '.' is a directory; give a JSON file"},
       {"--resume x --out y", "leave out --out"},
       {"--lr 1 --lr 2", "--lr"},
       {"--steps 30 --hidden 5 --budget 60% --tier x:null", "tier 'x' keeps nothing"},
