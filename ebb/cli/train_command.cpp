@@ -158,7 +158,8 @@ Json value_of(const OptionRow& row, const std::string& word) {
 std::string read_config(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    fail(ErrorCode::invalid_argument, "--config: '", shown(path), "' is a directory; give a JSON file");
+    fail(ErrorCode::invalid_argument, "--config: '", shown(path),
+         "' is a directory; give a JSON file");
   }
   std::ifstream file(path);
   std::ostringstream text;
