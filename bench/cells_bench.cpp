@@ -179,6 +179,7 @@ Json measured(const Words& words) {
   iterations.one();
   const Bytes largest = resident("VmHWM");
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(std::max(words.repetitions, 0)));
   for (int i = 0; i < words.repetitions; ++i) seconds.push_back(iterations.one());
   std::sort(seconds.begin(), seconds.end());
   const Report report = iterations.report();

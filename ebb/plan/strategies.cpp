@@ -2,7 +2,6 @@
 #include "ebb/plan/strategies.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -267,8 +266,7 @@ class Auto {
     const bool slots = options_.slots.has_value();
     const std::int64_t more = slots ? *options_.slots : asked;
     const std::int64_t ratio = slots ? 2 : 16;
-    std::int64_t less = slots ? std::bit_ceil(static_cast<std::uint64_t>(chain_.steps()))
-                              : row_named("store_all").least(own_);
+    std::int64_t less = slots ? std::int64_t{1} << 62 : row_named("store_all").least(own_);
     while ((less /= ratio) > 0 && !done()) {
       if (less >= more) continue;
       (slots ? options_.slots : options_.budget) = less;
