@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <new>
 
 #include "ebb/core/zeros.h"
 
@@ -20,7 +21,8 @@ std::atomic<Bytes> live = 0, peak = 0;
 void* take_table(std::size_t bytes) {
   void* table = nullptr;
   if (bytes < kMapped) {
-    table = ::operator new(bytes);
+    table = ::operator new(bytes, std::nothrow);
+    if (table == nullptr) refuse_memory(static_cast<Bytes>(bytes), "a table of the planner");
   } else {
     table = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED) refuse_memory(static_cast<Bytes>(bytes), "a table of the planner");

@@ -16,6 +16,9 @@
 //                   r(i) + free[i+1,k](m-tape)                     drop the start, keep tape i
 //   fresh[i,k](m) = min( kept[i,k](m), r(i) + free[i+1,k](m-tape) )
 //
+// Where copies within fast memory take time, a start is loaded before whatever lies left of a cut,
+// and fresh saves it to be kept.
+//
 // each guarded by the bytes that its advances and records hold. Dropping the start at its last load
 // is what rotor and MSM do not have; on small uniform chains the result equals exhaustive search.
 // Where steps differ it may miss plans that load before they reverse or that leave steps to an

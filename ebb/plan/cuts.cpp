@@ -14,11 +14,11 @@ constexpr double kRounding = 1e-12;
 using Bends = std::vector<std::int64_t>;
 
 // The first of ascending bends beyond i, or the last one before it; -1 if there is none.
-std::int64_t next(const Bends& bends, std::int64_t i) {
+std::int64_t bend_after(const Bends& bends, std::int64_t i) {
   const auto found = std::upper_bound(bends.begin(), bends.end(), i);
   return found == bends.end() ? -1 : *found;
 }
-std::int64_t previous(const Bends& bends, std::int64_t i) {
+std::int64_t bend_before(const Bends& bends, std::int64_t i) {
   const auto found = std::lower_bound(bends.begin(), bends.end(), i);
   return found == bends.begin() ? -1 : *(found - 1);
 }
@@ -59,6 +59,7 @@ void Hull::add(double value) {
 
 // Between the last two corners.
 void Hull::write_bounds() {
+  if (corners_.back() == edge_) return;
   work_ += corners_.back() - edge_ - 1;
   for (std::int64_t i = edge_ + 1; i < corners_.back(); ++i) {
     bounds_[static_cast<std::size_t>(i)] = bound(i);
@@ -89,15 +90,15 @@ std::int64_t CutSearch::find(const Hull& left, const Hull& right, std::int64_t t
   };
   const auto above = [&](std::int64_t y) {
     if (tried_ == Tried::all) return y + 1;
-    const std::int64_t of_left = next(left.bends(), y);
-    const std::int64_t of_right = previous(right.bends(), t - y);
+    const std::int64_t of_left = bend_after(left.bends(), y);
+    const std::int64_t of_right = bend_before(right.bends(), t - y);
     if (of_right < 0) return of_left < 0 ? last + 1 : of_left;
     return of_left < 0 ? t - of_right : std::min(of_left, t - of_right);
   };
   const auto below = [&](std::int64_t y) {
     if (tried_ == Tried::all) return y - 1;
-    const std::int64_t of_left = previous(left.bends(), y);
-    const std::int64_t of_right = next(right.bends(), t - y);
+    const std::int64_t of_left = bend_before(left.bends(), y);
+    const std::int64_t of_right = bend_after(right.bends(), t - y);
     return std::max(of_left, of_right < 0 ? -1 : t - of_right);
   };
   for (std::int64_t y = valley_; y <= last && !hopeless(y); y = above(y)) consider(y);

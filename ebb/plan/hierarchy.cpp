@@ -18,6 +18,8 @@ constexpr double kNoPlan = std::numeric_limits<double>::infinity();
 // Cuts tried and bounds written for a row of a table: one or two an entry are usual, and a row of
 // 10^4 entries cannot take more.
 constexpr std::int64_t kRowWork = 100'000'000;
+// Of tables that count copies within fast memory, where the closed form takes no time at all.
+constexpr double kCopyEntries = 1e5;
 
 struct Level {
   std::int64_t slots = 0;
@@ -37,6 +39,7 @@ class LevelTables : public Policy {
       : steps_(p.steps()),
         forward_(p.step.forward),
         copy_(copy),
+        most_(copy > 0 ? kCopyEntries : kTableEntries),
         fast_(copy > 0 ? 1 : 0),
         start_charged_(p.machine.start_charged) {
     levels_.resize(fast_ + 1 + tiers);
@@ -55,7 +58,7 @@ class LevelTables : public Policy {
   bool build() {
     const auto n = static_cast<double>(steps_);
     double entries = n * static_cast<double>(levels_.size());
-    if (entries > kTableEntries) return false;
+    if (entries > most_) return false;
     fill_lowest();
     for (std::size_t k = 1; k < levels_.size(); ++k) {
       Level& level = levels_[k];
@@ -66,7 +69,7 @@ class LevelTables : public Policy {
         level.stored.clear();
         level.cut.clear();
         entries += static_cast<double>(level.slots) * n;
-        if (entries > kTableEntries) return false;
+        if (entries > most_) return false;
         for (std::int64_t m = 1; m <= level.slots; ++m) {
           if (!fill_row(k, level.row(m))) return false;
         }
@@ -174,7 +177,7 @@ class LevelTables : public Policy {
                               double write) const {
     const auto n = static_cast<std::size_t>(steps_);
     Hull head;
-    CutSearch search(0);
+    CutSearch search(0, copy_ > 0 ? Tried::bends : Tried::all);
     head.add(kNoPlan);
     best.assign(n, 0);
     cut.assign(n, 0);
@@ -253,6 +256,7 @@ class LevelTables : public Policy {
 
   std::int64_t steps_;
   double forward_, copy_;
+  double most_;  // entries
   // The level of fast memory. Where copies take time it has a table like the slow tiers, and below
   // it is a level of no slots.
   std::size_t fast_;
@@ -286,7 +290,8 @@ Draft draft_tables(const Problem& p, std::size_t tiers) {
     root.level = tables->origin_level();
     const double seconds = tables->seconds();
     draft = descend(tables, root);
-    draft.at_least = unavoidable_seconds(p.chain) + seconds;
+    // Not every cut is tried where copies count.
+    draft.at_least = unavoidable_seconds(p.chain) + (p.copy_seconds() > 0 ? 0 : seconds);
     const bool in_turns = p.machine.sync || tiers == 0;
     draft.optimal = p.is_textbook() && in_turns && nearest_first(p, tiers);
   } else if (p.steps() <= 1) {

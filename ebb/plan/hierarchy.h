@@ -19,7 +19,8 @@
 // too, with a copy as its write and its read; disk states may be read several times; a state is
 // dropped at its last load; what does not fill the last period of periodic_disk may join the one
 // before it. Exact while the tables have up to kTableEntries and a row takes up to kRowWork; beyond
-// that nested intervals with binomial slots inside are searched instead.
+// that nested intervals with binomial slots inside are searched instead. Copies are counted while
+// that takes few entries, and then not every cut is tried.
 #pragma once
 
 #include "ebb/plan/draft.h"

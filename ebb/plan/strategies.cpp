@@ -265,9 +265,9 @@ class Auto {
     const Bytes asked = own_.machine.platform.fast;
     const bool slots = options_.slots.has_value();
     const std::int64_t more = slots ? *options_.slots : asked;
-    const std::int64_t ratio = slots ? 2 : 16;
+    // 4, 64, 1024, … slots, or what stores everything and a sixteenth, … of it.
     std::int64_t less = slots ? std::int64_t{1} << 62 : row_named("store_all").least(own_);
-    while ((less /= ratio) > 0 && !done()) {
+    while ((less /= 16) > 0 && !done()) {
       if (less >= more) continue;
       (slots ? options_.slots : options_.budget) = less;
       if (!can_win(bound(chain_, problem(self_).machine).seconds)) break;

@@ -342,7 +342,8 @@ Draft draft_uniform_mix(const Problem& p, bool release) {
   root.room = policy->units_in(p.room());
   Draft draft = descend(policy, root);
   draft.at_least = unavoidable_seconds(p.chain);
-  if (p.chain.is_uniform()) {
+  // Not every cut is tried where copies count.
+  if (p.chain.is_uniform() && !(release && p.copy_seconds() > 0)) {
     const std::int64_t again = policy->forwards(p.steps(), root.room) - p.steps();
     draft.at_least += static_cast<double>(again) * p.step.forward;
   }

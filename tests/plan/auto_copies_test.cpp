@@ -56,7 +56,7 @@ TEST(AutoCopies, MoreMemoryIsNotSlower) {
     const double seconds = seconds_of(c, more);
     EXPECT_LE(seconds, seconds_of(c, less) * 1.001) << "budgets " << less << " and " << more;
     for (Bytes grid = c.slots ? 1024 * unit : store_all_bytes(c) / 16; grid > 0 && grid >= least;
-         grid /= c.slots ? 2 : 16) {
+         grid /= 16) {
       if (grid > more) continue;
       EXPECT_LE(seconds, seconds_of(c, grid) * (1 + 1e-9)) << "budgets " << grid << " and " << more;
     }
