@@ -206,6 +206,8 @@ class Auto {
   }
 
  private:
+  static constexpr std::int64_t kShort = 64;  // steps
+
   struct Entry {
     const Row* row;
     Draft draft;
@@ -264,16 +266,28 @@ class Auto {
   void try_smaller_budgets() {
     const Bytes asked = own_.machine.platform.fast;
     const bool slots = options_.slots.has_value();
-    const std::int64_t more = slots ? *options_.slots : asked;
-    // 4, 64, 1024, … slots, or what stores everything and a sixteenth, … of it.
-    std::int64_t less = slots ? std::int64_t{1} << 62 : row_named("store_all").least(own_);
-    while ((less /= 16) > 0 && !done()) {
-      if (less >= more) continue;
+    for (const std::int64_t less : grid_below(slots ? *options_.slots : asked)) {
       (slots ? options_.slots : options_.budget) = less;
-      if (!can_win(bound(chain_, problem(self_).machine).seconds)) break;
+      if (done() || !can_win(bound(chain_, problem(self_).machine).seconds)) break;
       try_rows();
     }
     best_->machine.platform.fast = asked;
+  }
+
+  // Descending: a sixteenth of what stores everything, a sixteenth of that, …; or 4, 64, 1024, …
+  // slots, and of short chains every number of them.
+  std::vector<std::int64_t> grid_below(std::int64_t most) const {
+    const bool slots = options_.slots.has_value();
+    std::vector<std::int64_t> grid;
+    if (slots && chain_.steps() <= kShort) {
+      for (std::int64_t k = std::min(most, chain_.steps()) - 1; k > 0; --k) grid.push_back(k);
+      return grid;
+    }
+    std::int64_t less = slots ? std::int64_t{1} << 62 : row_named("store_all").least(own_);
+    while ((less /= 16) > 0) {
+      if (less < most) grid.push_back(less);
+    }
+    return grid;
   }
 
   // Plans too long to be compared are passed over.
