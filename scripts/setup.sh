@@ -100,6 +100,23 @@ need_python() {
   need_venv scripts/requirements.txt
 }
 
+# A CUDA compiler: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of them.
+need_nvcc() {
+  local folder=$PWD/build/cuda-toolkit
+  local toolkit=$folder/nvidia/cu13
+  command -v nvcc >/dev/null && return
+  if ! cmp -s scripts/requirements-cuda.txt "$folder/requirements.txt"; then
+    need_lint  # there is a .venv then
+    say "installing scripts/requirements-cuda.txt into build/cuda-toolkit"
+    rm -rf "$folder"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$folder" -r scripts/requirements-cuda.txt >&2
+    ln -s lib "$toolkit/lib64"  # as nvcc and CMake call them
+    ln -s libcudart.so.13 "$toolkit/lib/libcudart.so"
+    cp scripts/requirements-cuda.txt "$folder/requirements.txt"
+  fi
+  export CUDACXX=$toolkit/bin/nvcc CUDAToolkit_ROOT=$toolkit
+}
+
 # need_package PRESET: the Python package, its module compiled in build/PRESET, its Python files as they lie here. Commands that
 # follow find it.
 need_package() {

@@ -32,7 +32,6 @@ stage() {
   say "$name: $([ "$lost" = 0 ] && echo good || echo FAILED), $good passed, $lost failed, $idle skipped ($((SECONDS - start)) s)"
 }
 
-leave_out() { say "$1: left out, $2"; left_out+=("$1: $2"); }
 
 # The table at the end. Times are compared with those of a 2-core machine; a warning, since machines differ.
 report_stages() {
@@ -96,7 +95,7 @@ build_rest() {
 # No device code is tested without a GPU, so it is only compiled here.
 cuda_compiles() {
   cmake --preset cuda
-  [ -z "$(find ebb -name '*.cu' -print -quit)" ] || cmake --build --preset cuda --target ebb
+  cmake --build --preset cuda --target ebb
 }
 
 # The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on.
@@ -117,7 +116,7 @@ quick_tests() {
   stage build build_quick
   stage types check_types
   stage cpp run_ctest quick
-  stage python run_pytest --dist worksteal -m "not slow" tests/python
+  stage python run_pytest --dist load -m "not slow" tests/python
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
@@ -143,6 +142,7 @@ memory_as_stated() {
 all_tests() {
   need_tests
   need_fuzzing_clang
+  need_nvcc
   say "packages are here; from now on it counts"
   stage build_rest build_rest
   stage cpp_slow run_ctest slow
@@ -155,11 +155,7 @@ all_tests() {
   stage tidy check_tidy_of_changes
   stage wheel wheel_works
   [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
-  if command -v nvcc >/dev/null; then
-    stage cuda cuda_compiles
-  else
-    leave_out cuda "no nvcc here"
-  fi
+  stage cuda cuda_compiles
   summary
 }
 

@@ -57,13 +57,13 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
     return;
   }
   if (shape_.events) {
-    panels_ = zeros<Number>(at(gates * blocks() * inputs * kEventWidth), kLaidOut);
-    of_panels_ = zeros<Number>(panels_.size(), "the gradient of weights");
+    panels_ = aligned_zeros<Number>(at(gates * blocks() * inputs * kEventWidth), kLaidOut);
+    of_panels_ = aligned_zeros<Number>(panels_.size(), "the gradient of weights");
   } else {
-    packed_ = zeros<Number>(at(gates * packed_size<Number>(inputs, units)), kLaidOut);
+    packed_ = aligned_zeros<Number>(at(gates * packed_size<Number>(inputs, units)), kLaidOut);
   }
   if (shape_.wants_backward) {
-    packed_back_ = zeros<Number>(at(gates * packed_size<Number>(units, inputs)), kLaidOut);
+    packed_back_ = aligned_zeros<Number>(at(gates * packed_size<Number>(units, inputs)), kLaidOut);
   }
 }
 
@@ -82,7 +82,17 @@ std::int64_t Connection<Number>::prepared_bytes() const {
 
 template <class Number>
 std::int64_t Connection<Number>::grain() const {
-  return lists() ? kEventWidth : packed_width<Number>();
+  return lists() ? kEventWidth : panel_widths<Number>().cut;
+}
+
+template <class Number>
+typename Connection<Number>::Packed Connection<Number>::packed_at(std::int64_t gate,
+                                                                  std::int64_t column,
+                                                                  std::int64_t rows,
+                                                                  std::int64_t columns) const {
+  const std::int64_t first = column / kEventWidth * kEventWidth;
+  const std::int64_t here = std::min(kEventWidth, columns - first);
+  return {shape_.gates * rows * first + gate * packed_size<Number>(rows, here), here};
 }
 
 template <class Number>
@@ -95,15 +105,19 @@ void Connection<Number>::prepare(Workers& workers, const Number* weights) {
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     const Number* const own = weights + gate * units * inputs;
     if (!packed_.empty()) {
-      Number* const packed = packed_.data() + gate * packed_size<Number>(inputs, units);
-      workers.split(units, packed_width<Number>(), [&](std::int64_t from, std::int64_t to) {
-        pack(inputs, to - from, own + from * inputs, 1, inputs, packed + from * inputs);
+      workers.split(units, kEventWidth, [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t unit = from; unit < to; unit += kEventWidth) {
+          const Packed place = packed_at(gate, unit, inputs, units);
+          pack(inputs, place.columns, own + unit * inputs, 1, inputs, packed_.data() + place.at);
+        }
       });
     }
     if (!packed_back_.empty()) {
-      Number* const packed = packed_back_.data() + gate * packed_size<Number>(units, inputs);
-      workers.split(inputs, packed_width<Number>(), [&](std::int64_t from, std::int64_t to) {
-        pack(units, to - from, own + from, inputs, 1, packed + from * units);
+      workers.split(inputs, kEventWidth, [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t input = from; input < to; input += kEventWidth) {
+          const Packed place = packed_at(gate, input, units, inputs);
+          pack(units, place.columns, own + input, inputs, 1, packed_back_.data() + place.at);
+        }
       });
     }
     if (!panels_.empty()) {
@@ -124,16 +138,19 @@ void Connection<Number>::prepare(Workers& workers, const Number* weights) {
 
 template <class Number>
 void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::int64_t count,
-                                 const Rows<Number>& rows, const Lists<Number>& lists,
-                                 Number* sums) const {
+                                 const Number* biases, const Rows<Number>& rows,
+                                 const Lists<Number>& lists, Number* sums) const {
   const std::int64_t row = shape_.sums * kEventWidth, inputs = shape_.inputs;
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     Number* const own = sums + sum_of(gate) * kEventWidth;
+    const Number* const start =
+        gate < shape_.begun ? nullptr : biases + sum_of(gate) * shape_.units + unit;
     if (!lists.inputs) {
-      packed_product(
-          samples, count, inputs, rows.values, rows.stride,
-          packed_.data() + gate * packed_size<Number>(inputs, shape_.units) + unit * inputs, own,
-          row);
+      const Packed place = packed_at(gate, unit, inputs, shape_.units);
+      const std::int64_t from = unit % kEventWidth;
+      packed_product<Number>(samples, {from, from + count, place.columns}, inputs,
+                             {rows.values, rows.stride, false}, packed_.data() + place.at,
+                             {own, row, start});
       continue;
     }
     const std::int64_t block = unit / kEventWidth;
@@ -141,6 +158,7 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
       const std::uint16_t* const list = lists.inputs + b * lists.width;
       const Number* const values =
           lists.values == nullptr ? nullptr : lists.values + b * lists.width;
+      if (start != nullptr) std::copy_n(start, count, own + b * row);
       if (!is_sparse_) {
         add_rows(lists.counts[b], list, values, panels_.data() + panel(gate, block), own + b * row);
         continue;
@@ -239,13 +257,21 @@ void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::
     }
     return;
   }
-  for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
-    if (wanted == nullptr) {
-      const std::int64_t size = packed_size<Number>(units, shape_.inputs);
-      packed_product(samples, to - from, units, d + sum_of(gate) * units, row,
-                     packed_back_.data() + gate * size + from * units, results + from, stride);
-      continue;
+  if (wanted == nullptr) {
+    for (std::int64_t input = from; input < to;) {
+      const std::int64_t first = input % kEventWidth;
+      const std::int64_t last = std::min(kEventWidth, first + to - input);
+      for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
+        const Packed place = packed_at(gate, input, units, shape_.inputs);
+        packed_product<Number>(samples, {first, last, place.columns}, units,
+                               {d + sum_of(gate) * units, row, false},
+                               packed_back_.data() + place.at, {results + input, stride, nullptr});
+      }
+      input += last - first;
     }
+    return;
+  }
+  for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     // A block's weights stay in a cache while all samples use them.
     for (std::int64_t block = 0; block < blocks(); ++block) {
       for (std::int64_t b = 0; b < samples; ++b) {

@@ -14,6 +14,7 @@
 
 #include "ebb/cell/activity.h"
 #include "ebb/cell/pattern.h"
+#include "ebb/core/aligned.h"
 #include "ebb/core/bytes.h"
 #include "ebb/core/workers.h"
 #include "ebb/device/event_sums.h"
@@ -22,9 +23,10 @@ namespace ebb {
 
 struct ConnectionShape {
   std::int64_t gates = 0, units = 0, inputs = 0;
-  std::int64_t sums = 0;  // in the rows of sums that it adds to
-  int last_sum = 0;       // that the last gate adds to; the others add to their own
-  bool events = false;    // most inputs are 0
+  std::int64_t sums = 0;   // in the rows of sums that it adds to
+  int last_sum = 0;        // that the last gate adds to; the others add to their own
+  std::int64_t begun = 0;  // the first gates' sums are there when forward comes, the others begin
+  bool events = false;     // most inputs are 0
   bool wants_backward = true;
 };
 
@@ -39,7 +41,7 @@ class Connection {
   bool lists() const { return shape_.events || is_sparse_; }
   // Memory beside the weights and their gradient.
   std::int64_t prepared_bytes() const;
-  // Units at which work may be cut into pieces.
+  // Units, or inputs of backward, at which work may be cut into pieces.
   std::int64_t grain() const;
 
   // The weights have changed.
@@ -47,9 +49,10 @@ class Connection {
   // Gradients begin at 0.
   void begin();
 
-  // sums[b * sums * 48 + sum * 48 + u] += the products of units [unit, unit + count), count up to
-  // 48, unit a multiple of grain(). `rows` or, if lists(), `lists` are the inputs.
-  void forward(std::int64_t samples, std::int64_t unit, std::int64_t count,
+  // sums[b * sums * 48 + sum * 48 + u] += the products of units [unit, unit + count), of one block,
+  // unit a multiple of grain(). Sums that begin do so with `biases`, [sums,units]. `rows` or, if
+  // lists(), `lists` are the inputs.
+  void forward(std::int64_t samples, std::int64_t unit, std::int64_t count, const Number* biases,
                const Rows<Number>& rows, const Lists<Number>& lists, Number* sums) const;
   // results[b * stride + j] += for the inputs [from,to), from a multiple of grain(). Sample b's
   // gradients of the sums are at d + b * sums * units. With `wanted` only the inputs listed there.
@@ -72,6 +75,13 @@ class Connection {
   std::int64_t panel(std::int64_t gate, std::int64_t block) const {
     return (gate * blocks() + block) * shape_.inputs * kEventWidth;
   }
+  // Of packed_ (its rows are inputs, columns units) or packed_back_, the gate's part of the block
+  // with column `column`.
+  struct Packed {
+    std::int64_t at, columns;  // in numbers; of the block
+  };
+  Packed packed_at(std::int64_t gate, std::int64_t column, std::int64_t rows,
+                   std::int64_t columns) const;
   int sum_of(std::int64_t gate) const {
     return gate == shape_.gates - 1 ? shape_.last_sum : static_cast<int>(gate);
   }
@@ -86,7 +96,7 @@ class Connection {
   std::int64_t d_row() const { return shape_.sums * shape_.units; }
   struct GradientScratch {
     Number* inputs = nullptr;  // packed, where they are plain numbers
-    Number* turned = nullptr;  // [threads,units,rows], gradients of the sums of a block
+    Number* block = nullptr;   // [threads,rows,units], gradients of the sums of a block
     Lists<Number> active;      // [threads], inputs of one row that are not 0
   };
   GradientScratch gradient_scratch(std::byte* scratch, std::int64_t rows, int threads,
@@ -115,10 +125,11 @@ class Connection {
   ConnectionShape shape_;
   bool is_sparse_ = false;
   std::int64_t pattern_weights_ = 0;
-  std::vector<Number> packed_;         // forward, plain inputs: gate after gate
-  std::vector<Number> packed_back_;    // backward: gate after gate
-  std::vector<Number> panels_;         // forward with events: [gate][block][input][48]
-  std::vector<Number> of_panels_;      // their gradient
+  // In the order of use: of each block, of units or of inputs, gate after gate.
+  AlignedVector<Number> packed_;       // forward, plain inputs
+  AlignedVector<Number> packed_back_;  // backward
+  AlignedVector<Number> panels_;       // forward with events: [gate][block][input][48]
+  AlignedVector<Number> of_panels_;    // their gradient
   std::vector<std::uint32_t> starts_;  // [gate][block][input + 1], into entries_
   std::vector<SparseWeight> entries_;
   std::vector<Number> values_;      // of the entries

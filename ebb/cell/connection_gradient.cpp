@@ -31,8 +31,8 @@ typename Connection<Number>::GradientScratch Connection<Number>::gradient_scratc
                 carver.take<Number>(threads * shape_.inputs), nullptr, shape_.inputs};
   } else {
     s.inputs = carver.take<Number>(packed_size<Number>(rows, std::min(shape_.inputs, kColumns)));
-    s.turned = carver.take<Number>(std::min<std::int64_t>(threads, shape_.gates * blocks()) *
-                                   std::min(kEventWidth, shape_.units) * rows);
+    s.block = carver.take<Number>(std::min<std::int64_t>(threads, shape_.gates * blocks()) *
+                                  std::min(kEventWidth, shape_.units) * rows);
   }
   *used = carver.used();
   return s;
@@ -59,7 +59,8 @@ void Connection<Number>::gradient(Workers& workers, std::span<const Rows<Number>
   }
 }
 
-// The product of the gradients of the sums, turned, with some columns of the inputs at a time.
+// The product of the gradients of the sums, turned, with some columns of the inputs at a time. Those
+// of a block are copied together: in place their rows lie so far apart that caches cannot hold them.
 template <class Number>
 void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<Number>> rows,
                                         std::int64_t samples, const Number* d,
@@ -80,17 +81,23 @@ void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<N
     });
     const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
       // Threads without a piece have no room: a thread's piece comes no later than itself.
-      Number* const turned =
-          s.turned + std::min<std::int64_t>(thread, from) * std::min(kEventWidth, units) * all;
+      Number* const block =
+          s.block + std::min<std::int64_t>(thread, from) * std::min(kEventWidth, units) * all;
       for (std::int64_t piece = from; piece < to; ++piece) {
         const std::int64_t gate = piece / blocks(), first = piece % blocks() * kEventWidth;
         const std::int64_t here = std::min(kEventWidth, units - first);
         const Number* const own = d + sum_of(gate) * units + first;
         for (std::int64_t r = 0; r < all; ++r) {
-          for (std::int64_t u = 0; u < here; ++u) turned[u * all + r] = own[r * d_row() + u];
+          // A length that the compiler knows: some vectors instead of a call.
+          if (here == kEventWidth) {
+            std::copy_n(own + r * d_row(), kEventWidth, block + r * kEventWidth);
+          } else {
+            std::copy_n(own + r * d_row(), here, block + r * here);
+          }
         }
-        packed_product(here, columns, all, turned, all, s.inputs,
-                       gradient + (gate * units + first) * inputs + column, inputs);
+        packed_product<Number>(
+            here, {0, columns, columns}, all, {block, here, true}, s.inputs,
+            {gradient + (gate * units + first) * inputs + column, inputs, nullptr});
       }
     };
     workers.split_by_thread(shape_.gates * blocks(), 1, work);

@@ -3,6 +3,7 @@
 // apart from its input part, since r multiplies it: q = W_hn h + b_hn, n = tanh(W_in x + b_in + r q).
 #pragma once
 
+#include "ebb/cell/activations.h"
 #include "ebb/cell/unit.h"
 
 namespace ebb {
@@ -13,7 +14,7 @@ struct GruMath {
   static constexpr bool kSpikes = false, kEvents = false;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>&) {
     const Number r = sigmoid(u.sums[0]), z = sigmoid(u.sums[1]), q = u.sums[3];
     const Number n = hyperbolic_tangent(u.sums[2] + r * q);
     u.after[0] = (Number{1} - z) * n + z * u.before[0];
@@ -24,7 +25,7 @@ struct GruMath {
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number r = u.saved[0], z = u.saved[1], n = u.saved[2], q = u.saved[3];
     const Number d = u.output, dn = d * (Number{1} - z) * (Number{1} - n * n);
     u.sums[0] = dn * q * r * (Number{1} - r);

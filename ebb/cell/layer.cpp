@@ -226,6 +226,8 @@ ConnectionShape Layer<Number>::connection(bool recurrent) const {
   shape.inputs = recurrent ? options_.hidden : options_.input;
   shape.sums = shape_.sums;
   shape.last_sum = recurrent ? shape_.sums - 1 : shape_.gates - 1;
+  // The input comes first; what of the last gate is recurrent may have a sum of its own.
+  shape.begun = !recurrent ? 0 : shape_.gates - (shape_.sums > shape_.gates ? 1 : 0);
   shape.events = recurrent ? shape_.events : place_.events;
   shape.wants_backward = recurrent || place_.input_gradient;
   return shape;

@@ -161,6 +161,8 @@ class Layer {
                  const ReverseScratch& s, const Number* given, Number* adjoint, Number* output);
   void add_gradients(Workers& workers, const LayerTape<Number>& tape, const ReverseScratch& s,
                      Number* gradient);
+  void add_bias_gradients(Workers& workers, std::int64_t rows, const Number* d,
+                          Number* gradient) const;
 
   LayerOptions options_;
   LayerPlace place_;

@@ -113,16 +113,21 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
     // Threads without a piece have no room: a thread's piece comes no later than itself.
     Number* const sums =
         forward_.sums + std::min<std::int64_t>(thread, from / grain()) * batch * sum_row;
-    for (std::int64_t unit = from; unit < to; unit += kEventWidth) {
-      const std::int64_t count = std::min(kEventWidth, to - unit);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        for (std::int64_t s = 0; s < shape_.sums; ++s) {
+    for (std::int64_t unit = from; unit < to; unit = (unit / kEventWidth + 1) * kEventWidth) {
+      const std::int64_t count = std::min(kEventWidth - unit % kEventWidth, to - unit);
+      // The connections begin the sums; without a recurrent one nobody does those of its own.
+      const std::int64_t others = has_recurrent() ? shape_.sums : shape_.gates;
+      for (std::int64_t s = others; s < shape_.sums; ++s) {
+        for (std::int64_t b = 0; b < batch; ++b) {
           std::copy_n(biases_.data() + s * hidden + unit, count,
                       sums + b * sum_row + s * kEventWidth);
         }
       }
-      connections_[0].forward(batch, unit, count, input, forward_.input, sums);
-      if (has_recurrent()) connections_[1].forward(batch, unit, count, own, forward_.own, sums);
+      const Number* const biases = biases_.data();
+      connections_[0].forward(batch, unit, count, biases, input, forward_.input, sums);
+      if (has_recurrent()) {
+        connections_[1].forward(batch, unit, count, biases, own, forward_.own, sums);
+      }
       ForwardBlock<Number> block;
       block.rows = batch;
       block.units = count;

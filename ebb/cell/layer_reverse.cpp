@@ -118,10 +118,31 @@ void Layer<Number>::pointwise(std::int64_t from, std::int64_t to, const LayerTap
 }
 
 template <class Number>
+void Layer<Number>::add_bias_gradients(Workers& workers, std::int64_t rows, const Number* d,
+                                       Number* gradient) const {
+  const std::int64_t hidden = options_.hidden, d_row = shape_.sums * hidden;
+  for (const auto& [name, recurrent] : {std::pair("bias_ih", false), std::pair("bias_hh", true)}) {
+    const ParameterShape* const bias = find(name);
+    if (bias == nullptr) continue;
+    const int last = connection(recurrent).last_sum;
+    workers.split(hidden, kEventWidth, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
+        const Number* const of_sum = d + (gate == shape_.gates - 1 ? last : gate) * hidden;
+        Number* const own = gradient + bias->offset + gate * hidden;
+        for (std::int64_t r = 0; r < rows; ++r) {
+          // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a tape has gradients of its sums
+          for (std::int64_t u = from; u < to; ++u) own[u] += of_sum[r * d_row + u];
+        }
+      }
+    });
+  }
+}
+
+template <class Number>
 void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tape,
                                   const ReverseScratch& s, Number* gradient) {
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
-  const std::int64_t rows = tape.steps * batch, d_row = shape_.sums * hidden;
+  const std::int64_t rows = tape.steps * batch;
   const Number* const d = in_place() ? tape.saved : s.of_sums;
   connections_[0].gradient(workers, tape.inputs, batch, d, s.products,
                            gradient + find("weight_ih")->offset);
@@ -138,19 +159,7 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
     connections_[1].gradient(workers, own, batch, d, s.products,
                              gradient + find("weight_hh")->offset);
   }
-  for (const auto& [name, recurrent] : {std::pair("bias_ih", false), std::pair("bias_hh", true)}) {
-    const ParameterShape* const bias = find(name);
-    if (bias == nullptr) continue;
-    const int last = connection(recurrent).last_sum;
-    for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
-      const Number* const of_sum = d + (gate == shape_.gates - 1 ? last : gate) * hidden;
-      Number* const own = gradient + bias->offset + gate * hidden;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a tape has gradients of its sums
-        for (std::int64_t u = 0; u < hidden; ++u) own[u] += of_sum[r * d_row + u];
-      }
-    }
-  }
+  add_bias_gradients(workers, rows, d, gradient);
   if (tape.of_inputs == nullptr) return;
   std::fill_n(tape.of_inputs, rows * options_.input, Number{0});
   const Connection<Number>& inputs = connections_[0];

@@ -2,6 +2,7 @@
 // Long short-term memory, gates in torch.nn.LSTM's order i, f, g, o: c = f c + i g, h = o tanh c.
 #pragma once
 
+#include "ebb/cell/activations.h"
 #include "ebb/cell/unit.h"
 
 namespace ebb {
@@ -12,7 +13,7 @@ struct LstmMath {
   static constexpr bool kSpikes = false, kEvents = false;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>&) {
     const Number i = sigmoid(u.sums[0]), f = sigmoid(u.sums[1]);
     const Number g = hyperbolic_tangent(u.sums[2]), o = sigmoid(u.sums[3]);
     const Number c = f * u.before[1] + i * g;
@@ -25,7 +26,7 @@ struct LstmMath {
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number i = u.saved[0], f = u.saved[1], g = u.saved[2], o = u.saved[3];
     const Number t = hyperbolic_tangent(u.after[1]);
     const Number dc = u.adjoint[1] + u.output * o * (Number{1} - t * t);

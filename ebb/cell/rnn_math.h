@@ -2,6 +2,7 @@
 // Elman's recurrent unit, as torch.nn.RNN: h = tanh(a) or max(a, 0).
 #pragma once
 
+#include "ebb/cell/activations.h"
 #include "ebb/cell/unit.h"
 
 namespace ebb {
@@ -12,13 +13,13 @@ struct RnnMath {
   static constexpr bool kSpikes = false, kEvents = false;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>&) {
     const Number a = u.sums[0];
     u.after[0] = relu ? (a > Number{0} ? a : Number{0}) : hyperbolic_tangent(a);
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number h = u.after[0];
     u.sums[0] = relu ? (h > Number{0} ? u.output : Number{0}) : u.output * (Number{1} - h * h);
     u.output = 0;

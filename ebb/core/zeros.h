@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/core/aligned.h"
 #include "ebb/core/bytes.h"
 #include "ebb/core/error.h"
 
@@ -19,15 +20,21 @@ namespace ebb {
 }
 
 // `count` zeros. Throws Error(out_of_memory).
-template <class T>
-std::vector<T> zeros(std::size_t count, std::string_view what) {
+template <class T, class Vector = std::vector<T>>
+Vector zeros(std::size_t count, std::string_view what) {
   try {
-    return std::vector<T>(count);
+    return Vector(count);
   } catch (const std::bad_alloc&) {
     refuse_memory(scale_bytes(sizeof(T), static_cast<Bytes>(count)), what);
   } catch (const std::length_error&) {
     refuse_memory(scale_bytes(sizeof(T), static_cast<Bytes>(count)), what);
   }
+}
+
+// The same, beginning with a cache line.
+template <class T>
+AlignedVector<T> aligned_zeros(std::size_t count, std::string_view what) {
+  return zeros<T, AlignedVector<T>>(count, what);
 }
 
 }  // namespace ebb

@@ -14,7 +14,11 @@ void pack(std::int64_t k, std::int64_t n, const Number* weights, std::int64_t ro
     const std::int64_t wide = panel_width<Number>(here);
     for (std::int64_t i = 0; i < k; ++i) {
       const Number* const source = weights + i * row + from * column;
-      for (std::int64_t j = 0; j < here; ++j) packed[j] = source[j * column];
+      if (column == 1) {
+        std::copy_n(source, here, packed);
+      } else {
+        for (std::int64_t j = 0; j < here; ++j) packed[j] = source[j * column];
+      }
       std::fill(packed + here, packed + wide, Number{0});
       packed += wide;
     }

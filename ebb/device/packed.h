@@ -9,9 +9,9 @@
 namespace ebb {
 
 // How wide panels are: whole ones and, as the last of a matrix may be narrower, the step in which
-// widths grow.
+// widths grow. Columns may be asked for from any multiple of `cut` on.
 struct PanelWidths {
-  std::int64_t whole = 0, step = 0;
+  std::int64_t whole = 0, step = 0, cut = 0;
 };
 template <class Number>
 PanelWidths panel_widths();
@@ -24,7 +24,7 @@ std::int64_t packed_width() {
 // Of the panel that holds the last `columns` of a matrix, or the next packed_width of them.
 template <class Number>
 std::int64_t panel_width(std::int64_t columns) {
-  const auto [whole, step] = panel_widths<Number>();
+  const auto [whole, step, cut] = panel_widths<Number>();
   return columns >= whole ? whole : (columns + step - 1) / step * step;
 }
 
@@ -42,10 +42,38 @@ template <class Number>
 void pack(std::int64_t k, std::int64_t n, const Number* weights, std::int64_t row,
           std::int64_t column, Number* packed);
 
-// c[rows,n] += a[rows,k] · the first n columns of the panels at `packed`: whole panels, or all that
-// are left. Rows of a are `a_stride` numbers apart, those of c `c_stride`.
+// Columns [from,to) of a packed matrix that has `all`.
+struct Columns {
+  std::int64_t from = 0, to = 0, all = 0;
+};
+
+// Element (r,i) is values[r * stride + i] or, turned, values[i * stride + r].
+template <class Number>
+struct Factors {
+  const Number* values = nullptr;
+  std::int64_t stride = 0;
+  bool turned = false;
+};
+
+// Rows of results are `stride` numbers apart. They are added to what is there or, where it is not
+// null, to `start`, the same for every row.
+template <class Number>
+struct Results {
+  Number* values = nullptr;
+  std::int64_t stride = 0;
+  const Number* start = nullptr;
+};
+
+// c[rows,to - from] += a[rows,k] · some columns.
+template <class Number>
+void packed_product(std::int64_t rows, const Columns& columns, std::int64_t k,
+                    const Factors<Number>& a, const Number* packed, const Results<Number>& c);
+
+// The same with the first n columns of the panels at `packed`: whole panels, or all that are left.
 template <class Number>
 void packed_product(std::int64_t rows, std::int64_t n, std::int64_t k, const Number* a,
-                    std::int64_t a_stride, const Number* packed, Number* c, std::int64_t c_stride);
+                    std::int64_t a_stride, const Number* packed, Number* c, std::int64_t c_stride) {
+  packed_product<Number>(rows, {0, n, n}, k, {a, a_stride, false}, packed, {c, c_stride, nullptr});
+}
 
 }  // namespace ebb

@@ -47,8 +47,8 @@ template <class Number>
 struct Network<Number>::State : Outside<Number> {
   explicit State(const NetworkOptions& options)
       : stack(stack_of(options), threads_of(options.threads)),
-        values(zeros<Number>(at(stack.parameter_size()), "the parameters")),
-        gradient(zeros<Number>(values.size(), "the parameters' gradient")),
+        values(aligned_zeros<Number>(at(stack.parameter_size()), "the parameters")),
+        gradient(aligned_zeros<Number>(values.size(), "the parameters' gradient")),
         output_row(at(stack.batch() * stack.outputs())),
         is_spikes(options.input_spikes) {
     stack.initialise(options.seed, values.data());
@@ -106,7 +106,8 @@ struct Network<Number>::State : Outside<Number> {
   }
 
   Stack<Number> stack;
-  std::vector<Number> values, gradient, output_row;
+  AlignedVector<Number> values, gradient;
+  std::vector<Number> output_row;
   std::vector<std::vector<Number>> of_spikes;  // in the initial state, of each layer
   std::vector<NetworkParameter> layout;
   bool is_spikes;

@@ -18,4 +18,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_network(module);
   ebb::python::bind_compress(module);
   ebb::python::bind_codecs(module);
+  ebb::python::bind_gated(module);
 }

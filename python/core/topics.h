@@ -18,5 +18,6 @@ void bind_step_run(nanobind::module_& module);
 void bind_network(nanobind::module_& module);
 void bind_compress(nanobind::module_& module);
 void bind_codecs(nanobind::module_& module);
+void bind_gated(nanobind::module_& module);
 
 }  // namespace ebb::python

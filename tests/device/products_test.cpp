@@ -2,6 +2,7 @@
 // Products against plain loops, over many shapes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -53,6 +54,45 @@ void packed_is_right_and_does_not_depend_on_the_rows_beside_it() {
                     kError<TypeParam>);
         ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)], alone[static_cast<std::size_t>(j)]);
       }
+    }
+  }
+}
+
+// Cut at any place where it may be, and with factors that lie the other way round.
+template <class Number>
+void parts_have_the_bits_of_the_whole() {
+  const std::int64_t cut = panel_widths<Number>().cut;
+  for (const auto& [m, n, k] : kShapes) {
+    const auto a = drawn<Number>(m * k, 1), w = drawn<Number>(n * k, 2);
+    std::vector<Number> turned(a.size());
+    for (std::int64_t r = 0; r < m; ++r) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        turned[static_cast<std::size_t>(i * m + r)] = a[static_cast<std::size_t>(r * k + i)];
+      }
+    }
+    std::vector<Number> packed(static_cast<std::size_t>(packed_size<Number>(k, n)));
+    pack<Number>(k, n, w.data(), 1, k, packed.data());
+    auto whole = drawn<Number>(m * n, 3);
+    const auto before = whole;
+    packed_product<Number>(m, n, k, a.data(), k, packed.data(), whole.data(), n);
+    auto other = before;
+    packed_product<Number>(m, {0, n, n}, k, {turned.data(), m, true}, packed.data(),
+                           {other.data(), n, nullptr});
+    ASSERT_EQ(whole, other);
+    // Rows that begin with the same numbers, whatever was there.
+    auto started = drawn<Number>(m * n, 4), repeated = started;
+    for (std::int64_t r = 0; r < m; ++r) std::copy_n(before.begin(), n, repeated.begin() + r * n);
+    packed_product<Number>(m, n, k, a.data(), k, packed.data(), repeated.data(), n);
+    packed_product<Number>(m, {0, n, n}, k, {a.data(), k, false}, packed.data(),
+                           {started.data(), n, before.data()});
+    ASSERT_EQ(repeated, started);
+    for (const std::int64_t width : {cut, 2 * cut, 5 * cut}) {
+      auto parts = before;
+      for (std::int64_t from = 0; from < n; from += width) {
+        packed_product<Number>(m, {from, std::min(n, from + width), n}, k, {a.data(), k, false},
+                               packed.data(), {parts.data() + from, n, nullptr});
+      }
+      ASSERT_EQ(whole, parts) << n << " columns, " << width << " at a time";
     }
   }
 }
@@ -120,6 +160,7 @@ void event_dots_are_right_and_do_not_depend_on_the_others() {
 // Double precision has no vectors of its own.
 TEST(Products, OfDoublesAreRight) {
   packed_is_right_and_does_not_depend_on_the_rows_beside_it<double>();
+  parts_have_the_bits_of_the_whole<double>();
   event_sums_are_right<double>();
   event_dots_are_right_and_do_not_depend_on_the_others<double>();
   EXPECT_EQ(kEventWidth % packed_width<double>(), 0);
@@ -130,15 +171,20 @@ EBB_WITH_EACH_VECTOR_SET(VectorSets);
 TEST_P(VectorSets, PackedProductsAreRight) {
   packed_is_right_and_does_not_depend_on_the_rows_beside_it<float>();
 }
+TEST_P(VectorSets, PartsOfProductsHaveTheBitsOfTheWhole) {
+  parts_have_the_bits_of_the_whole<float>();
+}
 TEST_P(VectorSets, EventSumsAreRight) { event_sums_are_right<float>(); }
 TEST_P(VectorSets, EventDotsAreRight) {
   event_dots_are_right_and_do_not_depend_on_the_others<float>();
 }
 
 TEST_P(VectorSets, PanelsFitTheVectors) {
-  const auto [whole, step] = panel_widths<float>();
+  const auto [whole, step, cut] = panel_widths<float>();
   EXPECT_EQ(kEventWidth % whole, 0);
   EXPECT_EQ(whole % step, 0);
+  EXPECT_EQ(whole % cut, 0);
+  EXPECT_EQ(cut % step, 0);
   EXPECT_EQ(panel_width<float>(0), 0);
   EXPECT_EQ(panel_width<float>(1), step);
   EXPECT_EQ(panel_width<float>(whole - step + 1), whole);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cell/gated.h"
+
+#include <atomic>
+#include <limits>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ebb/cell/gated_spread.cuh"
+#include "ebb/device/cuda_call.cuh"
+
+namespace ebb {
+namespace {
+
+using gated::Gpu;
+using gated::Host;
+using gated::OfNumber;
+using gated::Spread;
+
+std::atomic<long long> patience{1LL << 24};  // seconds
+std::atomic<bool> in_registers{false};
+
+// The word that kernels set when they give up.
+int* gave_up() {
+  static int* const word = [] {
+    int* found = nullptr;
+    check_cuda(cudaHostAlloc(&found, sizeof(int), cudaHostAllocMapped | cudaHostAllocPortable),
+               "cudaHostAlloc");
+    *found = 0;
+    return found;
+  }();
+  return word;
+}
+
+Gpu current_gpu() {
+  int device = 0;
+  Gpu gpu;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&gpu.processors, cudaDevAttrMultiProcessorCount, device),
+             "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&gpu.shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cudaDeviceGetAttribute");
+  gpu.keeps = in_registers;
+  gpu.shared -= 1024;  // what the system and the kernels take for themselves
+  return gpu;
+}
+
+template <class F>
+auto with_number(GatedNumber number, const F& f) {
+  if (number == GatedNumber::bf16) return f.template operator()<__nv_bfloat16>();
+  if (number == GatedNumber::f16) return f.template operator()<__half>();
+  return f.template operator()<float>();
+}
+
+Spread spread_of(const GatedShape& shape) {
+  const std::int64_t each = shape.number == GatedNumber::tf32 ? 16 : 32;
+  constexpr std::int64_t most = std::numeric_limits<int>::max() / 16;
+  if (shape.hidden % each != 0) return {};
+  if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1 || shape.steps > most ||
+      shape.batch > most || shape.hidden > most)
+    return {};
+  const Gpu gpu = current_gpu();
+  return with_number(shape.number, [&]<class T>() { return OfNumber<T>::spread(shape, gpu); });
+}
+
+Spread checked_spread(const GatedShape& shape) {
+  if (*gave_up() != 0) {
+    fail(ErrorCode::device,
+         "gated cells: blocks of an earlier segment waited in vain for each other, so that its "
+         "results are wrong; does another program hold "
+         "a part of the GPU?");
+  }
+  const Spread found = spread_of(shape);
+  if (found.units == 0) fail(ErrorCode::invalid_argument, "gated cells: ", gated_unfit(shape));
+  return found;
+}
+
+Host host_of(void* stream) { return {patience, gave_up(), static_cast<cudaStream_t>(stream)}; }
+
+}  // namespace
+
+std::string gated_unfit(const GatedShape& shape) {
+  if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
+    return "steps, batch and hidden must be 1 or more";
+  const int each = shape.number == GatedNumber::tf32 ? 16 : 32;
+  if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
+  if (spread_of(shape).units == 0)
+    return "the recurrent weights do not fit into the shared memory of the GPU";
+  return {};
+}
+
+void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream) {
+  const Spread how = checked_spread(shape);
+  with_number(shape.number,
+              [&]<class T>() { OfNumber<T>::forward(shape, how, given, record, host_of(stream)); });
+}
+
+void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream) {
+  const Spread how = checked_spread(shape);
+  with_number(shape.number,
+              [&]<class T>() { OfNumber<T>::backward(shape, how, given, host_of(stream)); });
+}
+
+void set_gated_patience(std::int64_t looks) { patience = looks; }
+void set_gated_registers(bool yes) { in_registers = yes; }
+
+}  // namespace ebb

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated cells over a segment of time steps on a GPU: one kernel runs all of its steps, with the recurrent weights in shared memory.
+// What the inputs add to the sums, and what becomes of the gradients of the sums, are large products that the caller makes.
+//
+// Numbers that blocks hand to each other announce themselves: the memory of outputs and of exchanged gradients is filled with a pattern
+// that no result has, and a reader looks until it is gone. So nothing waits for a barrier of the whole grid, and no order of
+// additions depends on who comes first: bits are the same in every run, for every way to cut a sequence into segments.
+//
+// All pointers are to memory of the GPU that is current. Calls return at once; the work is on the stream.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ebb {
+
+enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu };
+// Of what is multiplied: bf16 and f16 as they are, f32 rounded to tf32.
+enum class GatedNumber : std::uint8_t { bf16, f16, tf32 };
+
+struct GatedShape {
+  GatedCell cell = GatedCell::lstm;
+  GatedNumber number = GatedNumber::bf16;
+  std::int64_t steps = 0, batch = 0, hidden = 0;
+  bool backwards = false;  // the last time step of the memory is the first one of the sequence
+};
+
+// G gates of H units, in the order of torch.nn; T is the number's type, [..] the shape. The float field is c of an lstm and h of a
+// gru, which both keep in float; an rnn has none.
+struct GatedForward {
+  const void* weights = nullptr;  // T [G*H,H]
+  const void* bias = nullptr;     // T [H], of the sum that a gru's r multiplies; may be null
+  void* sums =
+      nullptr;  // T [K,B,G*H]: of inputs and biases; where it is recorded, the gates in their place
+  const void* before = nullptr;         // T [B,H]: h
+  const float* field_before = nullptr;  // [B,H]
+  void* outputs = nullptr;              // T [K,B,H]; its old content does not matter
+  float* field_after = nullptr;         // [B,H]
+  float* fields = nullptr;              // [K,B,H], of an lstm; null: nothing is recorded
+  void* products = nullptr;  // T [K,B,H], of a gru: what r multiplies; null: nothing is recorded
+};
+
+struct GatedBackward {
+  const void* weights = nullptr;
+  const void* gates = nullptr;  // as recorded
+  const float* fields = nullptr;
+  const void* products = nullptr;
+  const void* outputs = nullptr;
+  const void* before = nullptr;
+  const float* field_before = nullptr;
+  const void* outputs_gradient = nullptr;  // T [K,B,H]; may be null
+  const float* after_gradient = nullptr;   // [B,H]: of h after the segment
+  const float* field_gradient = nullptr;   // [B,H]: of an lstm's c after it
+  void* sums_gradient =
+      nullptr;  // T [K,B,G*H]: of the recurrent sums; its old content does not matter
+  void* inputs_gradient =
+      nullptr;  // T [K,B,G*H], of a gru: of the sums that inputs add to; may be where the gates are
+  float* before_gradient = nullptr;        // [B,H]
+  float* field_before_gradient = nullptr;  // [B,H], of an lstm
+};
+
+// Why such a segment cannot run on the GPU that is current; empty: it can.
+std::string gated_unfit(const GatedShape& shape);
+
+// `stream` is a cudaStream_t. Throw Error(invalid_argument) for what does not fit, Error(unavailable) where CUDA fails or where an
+// earlier segment gave up, since not all of its blocks ran at the same time.
+void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream);
+void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream);
+
+// How often a block looks for a number of another one before it gives up; for debuggers and sanitizers, under which that takes long.
+void set_gated_patience(std::int64_t looks);
+// Whether weights lie in registers where they fit, instead of shared memory; for measuring. Bits are the same.
+void set_gated_registers(bool yes);
+
+}  // namespace ebb

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gated_spread.cuh declares, for one type of numbers: each has a file of its own, so that they are compiled side by side.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "ebb/cell/gated_numbers.cuh"
+
+#include "ebb/cell/gated_kernels.cuh"
+#include "ebb/cell/gated_spread.cuh"
+#include "ebb/device/cuda_call.cuh"
+
+namespace ebb::gated {
+
+// Weights are kept in registers by kernels for these.
+template <class Cell, class T>
+constexpr bool kept_in_registers(int kept) {
+  return Cell::kGates > 1 && sizeof(T) == 2 && (kept == 2 || kept == 4);
+}
+
+// units is 0 where nothing fits.
+template <class Cell, class T>
+Spread spread(const GatedShape& shape, const Gpu& gpu) {
+  const int hidden = static_cast<int>(shape.hidden), batch = static_cast<int>(shape.batch);
+  const int chunks = hidden * static_cast<int>(sizeof(T)) / 64,
+            kept = chunks % kWarps == 0 ? chunks / kWarps : 0;
+  if (gpu.keeps && kept_in_registers<Cell, T>(kept) && chunks * 2 <= gpu.processors) {
+    const int groups = gpu.processors / (chunks * 2);
+    const int slices = groups * kSlice >= batch ? 1 : 2;
+    return {16, slices, 1, kept, std::min(batch, groups * slices * kSlice)};
+  }
+  for (const int units : {16, 8}) {
+    if (units == 8 && sizeof(T) < 4) break;  // more blocks than there are processors
+    const int across = (hidden + units - 1) / units;
+    for (const auto& [teams, slices] : {std::array{1, 1}, std::array{2, 1}, std::array{2, 2}}) {
+      const int most = std::max(forward_shared<Cell, T>(units, hidden, teams, false),
+                                backward_shared<Cell, T>(units, hidden, teams, false));
+      if (most > gpu.shared || across > gpu.processors) continue;
+      const int each = teams * slices * kSlice, groups = gpu.processors / across;
+      const bool last = teams == 2 && slices == 2;
+      if (groups * each >= batch || last)
+        return {units, slices, teams, 0, std::min(batch, groups * each)};
+    }
+  }
+  return {};
+}
+
+template <class Cell, class T, class Io, class Kernel>
+void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io, Kernel kernel,
+            const Host& host) {
+  Segment segment;
+  segment.steps = static_cast<int>(shape.steps);
+  segment.batch = static_cast<int>(shape.batch);
+  segment.hidden = static_cast<int>(shape.hidden);
+  segment.teams = how.teams;
+  segment.backwards = shape.backwards;
+  segment.patience = host.patience;
+  segment.gave_up = host.gave_up;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
+             "cudaFuncSetAttribute");
+  const int each = how.teams * how.slices * kSlice;
+  Io own = io;
+  std::array<void*, 2> arguments = {&segment, &own};
+  for (; segment.first < segment.batch; segment.first = segment.end) {
+    segment.end = std::min(segment.batch, segment.first + how.batch);
+    const dim3 grid((segment.hidden + how.units - 1) / how.units,
+                    (segment.end - segment.first + each - 1) / each);
+    check_cuda(
+        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid,
+                                    dim3(how.teams * kTeam), arguments.data(), shared, host.stream),
+        "cudaLaunchCooperativeKernel");
+  }
+}
+
+// Calls f.template operator()<units, slices, kept>().
+template <class Cell, class T, class F>
+void with_constants(const Spread& how, const F& f) {
+  if constexpr (kept_in_registers<Cell, T>(4)) {
+    if (how.kept == 4)
+      return how.slices == 1 ? f.template operator()<16, 1, 4>()
+                             : f.template operator()<16, 2, 4>();
+    if (how.kept == 2)
+      return how.slices == 1 ? f.template operator()<16, 1, 2>()
+                             : f.template operator()<16, 2, 2>();
+  }
+  if constexpr (sizeof(T) == 4) {
+    if (how.units == 8)
+      return how.slices == 1 ? f.template operator()<8, 1, 0>() : f.template operator()<8, 2, 0>();
+  }
+  return how.slices == 1 ? f.template operator()<16, 1, 0>() : f.template operator()<16, 2, 0>();
+}
+
+template <class Cell, class T>
+void run_forward(const GatedShape& shape, const Spread& how, const GatedForward& g, bool record,
+                 const Host& host) {
+  const Forward<T> io{static_cast<const T*>(g.weights),
+                      static_cast<const T*>(g.bias),
+                      static_cast<T*>(g.sums),
+                      static_cast<const T*>(g.before),
+                      g.field_before,
+                      static_cast<T*>(g.outputs),
+                      g.field_after,
+                      g.fields,
+                      static_cast<T*>(g.products)};
+  const std::size_t numbers = static_cast<std::size_t>(shape.steps) * shape.batch * shape.hidden;
+  check_cuda(cudaMemsetAsync(g.outputs, 0xFF, numbers * sizeof(T), host.stream), "cudaMemsetAsync");
+  const int shared =
+      forward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept > 0);
+  with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
+    if (record) {
+      launch<Cell, T>(shape, how, shared, io, forward<Cell, T, units, slices, kept, true>, host);
+    } else {
+      launch<Cell, T>(shape, how, shared, io, forward<Cell, T, units, slices, kept, false>, host);
+    }
+  });
+}
+
+template <class Cell, class T>
+void run_backward(const GatedShape& shape, const Spread& how, const GatedBackward& g,
+                  const Host& host) {
+  const Backward<T> io{static_cast<const T*>(g.weights),
+                       static_cast<const T*>(g.gates),
+                       g.fields,
+                       static_cast<const T*>(g.products),
+                       static_cast<const T*>(g.outputs),
+                       static_cast<const T*>(g.before),
+                       g.field_before,
+                       static_cast<const T*>(g.outputs_gradient),
+                       g.after_gradient,
+                       g.field_gradient,
+                       static_cast<T*>(g.sums_gradient),
+                       static_cast<T*>(g.inputs_gradient),
+                       g.before_gradient,
+                       g.field_before_gradient};
+  const std::size_t numbers =
+      static_cast<std::size_t>(shape.steps) * shape.batch * shape.hidden * Cell::kGates;
+  check_cuda(cudaMemsetAsync(g.sums_gradient, 0xFF, numbers * sizeof(T), host.stream),
+             "cudaMemsetAsync");
+  const int shared =
+      backward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept > 0);
+  with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
+    launch<Cell, T>(shape, how, shared, io, backward<Cell, T, units, slices, kept * Cell::kGates>,
+                    host);
+  });
+}
+
+template <class F>
+auto with_cell(GatedCell cell, const F& f) {
+  if (cell == GatedCell::lstm) return f.template operator()<LstmMath>();
+  if (cell == GatedCell::gru) return f.template operator()<GruMath>();
+  if (cell == GatedCell::rnn_tanh) return f.template operator()<RnnMath<false>>();
+  return f.template operator()<RnnMath<true>>();
+}
+
+template <class T>
+Spread OfNumber<T>::spread(const GatedShape& shape, const Gpu& gpu) {
+  return with_cell(shape.cell, [&]<class Cell>() { return gated::spread<Cell, T>(shape, gpu); });
+}
+
+template <class T>
+void OfNumber<T>::forward(const GatedShape& shape, const Spread& how, const GatedForward& given,
+                          bool record, const Host& host) {
+  with_cell(shape.cell,
+            [&]<class Cell>() { run_forward<Cell, T>(shape, how, given, record, host); });
+}
+
+template <class T>
+void OfNumber<T>::backward(const GatedShape& shape, const Spread& how, const GatedBackward& given,
+                           const Host& host) {
+  with_cell(shape.cell, [&]<class Cell>() { run_backward<Cell, T>(shape, how, given, host); });
+}
+
+}  // namespace ebb::gated

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a segment is spread over a GPU, and the launch of its kernels.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ebb/cell/gated.h"
+
+namespace ebb::gated {
+
+struct Gpu {
+  int processors = 0, shared = 0;  // shared memory that a block may have
+  bool keeps = false;              // weights may lie in registers
+};
+
+struct Spread {
+  int units = 0, slices = 0, teams = 0;
+  int kept = 0;   // chunks of weights in the registers of each warp; 0: all are in shared memory
+  int batch = 0;  // samples that are run at a time
+};
+
+// What no block and no kernel knows of: the host's side of a launch.
+struct Host {
+  long long patience = 0;
+  int* gave_up = nullptr;
+  cudaStream_t stream = nullptr;
+};
+
+template <class T>
+struct OfNumber {
+  static Spread spread(const GatedShape& shape, const Gpu& gpu);
+  static void forward(const GatedShape& shape, const Spread& how, const GatedForward& given,
+                      bool record, const Host& host);
+  static void backward(const GatedShape& shape, const Spread& how, const GatedBackward& given,
+                       const Host& host);
+};
+
+}  // namespace ebb::gated

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated cells on a GPU, over arrays given by address.
+#include "ebb/cell/gated.h"
+
+#include <nanobind/stl/string.h>
+
+#include "ebb/core/error.h"
+#include "python/core/topics.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ebb::python {
+namespace {
+
+using Address = std::uintptr_t;
+
+template <class Number = void>
+Number* on_gpu(Address address) {
+  return reinterpret_cast<Number*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+GatedCell cell_of(const std::string& name) {
+  if (name == "LSTM") return GatedCell::lstm;
+  if (name == "GRU") return GatedCell::gru;
+  if (name == "RNN_TANH") return GatedCell::rnn_tanh;
+  if (name == "RNN_RELU") return GatedCell::rnn_relu;
+  fail(ErrorCode::invalid_argument, "cell is '", name,
+       "'; it must be LSTM, GRU, RNN_TANH or RNN_RELU");
+}
+
+GatedNumber number_of(const std::string& name) {
+  if (name == "bfloat16") return GatedNumber::bf16;
+  if (name == "float16") return GatedNumber::f16;
+  if (name == "float32") return GatedNumber::tf32;
+  fail(ErrorCode::invalid_argument, "dtype is '", name,
+       "'; it must be bfloat16, float16 or float32");
+}
+
+GatedShape shape_of(const std::string& cell, const std::string& dtype, std::int64_t steps,
+                    std::int64_t batch, std::int64_t hidden, bool backwards) {
+  return {cell_of(cell), number_of(dtype), steps, batch, hidden, backwards};
+}
+
+}  // namespace
+
+void bind_gated(nb::module_& module) {
+  nb::class_<GatedShape>(module, "GatedShape")
+      .def(
+          "__init__",
+          [](GatedShape* self, const std::string& cell, const std::string& dtype,
+             std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool backwards) {
+            new (self) GatedShape(shape_of(cell, dtype, steps, batch, hidden, backwards));
+          },
+          "cell"_a, "dtype"_a, "steps"_a, "batch"_a, "hidden"_a, "backwards"_a);
+  module.def("gated_unfit", &gated_unfit, "shape"_a);
+  module.def(
+      "gated_forward",
+      [](const GatedShape& shape, Address weights, Address bias, Address sums, Address before,
+         Address field_before, Address outputs, Address field_after, Address fields,
+         Address products, bool record, Address stream) {
+        GatedForward given;
+        given.weights = on_gpu(weights);
+        given.bias = on_gpu(bias);
+        given.sums = on_gpu(sums);
+        given.before = on_gpu(before);
+        given.field_before = on_gpu<float>(field_before);
+        given.outputs = on_gpu(outputs);
+        given.field_after = on_gpu<float>(field_after);
+        given.fields = on_gpu<float>(fields);
+        given.products = on_gpu(products);
+        gated_forward(shape, given, record, on_gpu(stream));
+      },
+      "shape"_a, "weights"_a, "bias"_a, "sums"_a, "before"_a, "field_before"_a, "outputs"_a,
+      "field_after"_a, "fields"_a, "products"_a, "record"_a, "stream"_a);
+  module.def(
+      "gated_backward",
+      [](const GatedShape& shape, Address weights, Address gates, Address fields, Address products,
+         Address outputs, Address before, Address field_before, Address outputs_gradient,
+         Address after_gradient, Address field_gradient, Address sums_gradient,
+         Address inputs_gradient, Address before_gradient, Address field_before_gradient,
+         Address stream) {
+        GatedBackward given;
+        given.weights = on_gpu(weights);
+        given.gates = on_gpu(gates);
+        given.fields = on_gpu<float>(fields);
+        given.products = on_gpu(products);
+        given.outputs = on_gpu(outputs);
+        given.before = on_gpu(before);
+        given.field_before = on_gpu<float>(field_before);
+        given.outputs_gradient = on_gpu(outputs_gradient);
+        given.after_gradient = on_gpu<float>(after_gradient);
+        given.field_gradient = on_gpu<float>(field_gradient);
+        given.sums_gradient = on_gpu(sums_gradient);
+        given.inputs_gradient = on_gpu(inputs_gradient);
+        given.before_gradient = on_gpu<float>(before_gradient);
+        given.field_before_gradient = on_gpu<float>(field_before_gradient);
+        gated_backward(shape, given, on_gpu(stream));
+      },
+      "shape"_a, "weights"_a, "gates"_a, "fields"_a, "products"_a, "outputs"_a, "before"_a,
+      "field_before"_a, "outputs_gradient"_a, "after_gradient"_a, "field_gradient"_a,
+      "sums_gradient"_a, "inputs_gradient"_a, "before_gradient"_a, "field_before_gradient"_a,
+      "stream"_a);
+  module.def("set_gated_patience", &set_gated_patience, "looks"_a);
+  module.def("set_gated_registers", &set_gated_registers, "yes"_a);
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of gated cells, run by an emulation of a GPU: against the same cells in double, time step by time step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+// First the stand-in, then the kernels.
+#include "tests/cell/emulated_gpu.h"
+//
+#include "ebb/cell/gated_kernels.cuh"
+
+namespace ebb::gated {
+namespace {
+
+struct Case {
+  int steps, batch, hidden, teams;
+  bool backwards = false;
+};
+
+// Arrays of one segment, and what its kernels make of them.
+template <class Cell, class T>
+class Emulated {
+ public:
+  static constexpr int kGates = Cell::kGates;
+  using Of = Kept<Cell>;
+
+  explicit Emulated(const Case& c) : c_(c) {
+    const int rows = c.steps * c.batch, state = c.batch * c.hidden;
+    fill(weights, kGates * c.hidden * c.hidden, 2 / std::sqrt(static_cast<float>(c.hidden)));
+    fill(bias, c.hidden, 1);
+    fill(given, rows * kGates * c.hidden, 2);
+    fill(before, state, 2);
+    fill(outputs_gradient, rows * c.hidden, 1);
+    for (auto* of : {&field_before, &after_gradient, &field_gradient}) fill(*of, state);
+    if (Of::kField == 0) {
+      for (std::size_t i = 0; i < before.size(); ++i)
+        before[i] = Multiplied<T>::of_float(field_before[i]);
+    }
+    gates = given;
+    poison(outputs, rows * c.hidden);
+    poison(products, rows * c.hidden);
+    poison(sums_gradient, rows * kGates * c.hidden);
+    poison(inputs_gradient, rows * kGates * c.hidden);
+    fields.resize(outputs.size());
+    for (auto* of : {&field_after, &before_gradient, &field_before_gradient})
+      of->resize(field_before.size());
+  }
+
+  // Without the last blocks of units, if so many are missing.
+  template <int units, int slices, bool kept = false>
+  void run(int missing = 0) {
+    Segment s;
+    s.steps = c_.steps;
+    s.batch = s.end = c_.batch;
+    s.hidden = c_.hidden;
+    s.teams = c_.teams;
+    s.backwards = c_.backwards;
+    s.patience = missing > 0 ? 100 : 1LL << 40;
+    s.gave_up = &gave_up;
+    const Forward<T> f{weights.data(),     bias.data(),         gates.data(),
+                       before.data(),      field_before.data(), outputs.data(),
+                       field_after.data(), fields.data(),       products.data()};
+    const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing,
+              y = (c_.batch + each - 1) / each;
+    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
+             [&] { forward<Cell, T, units, slices, kept ? 1 : 0, true>(s, f); });
+    if (gave_up != 0) return;
+    const Backward<T> b{weights.data(),         gates.data(),
+                        fields.data(),          products.data(),
+                        outputs.data(),         before.data(),
+                        field_before.data(),    outputs_gradient.data(),
+                        after_gradient.data(),  field_gradient.data(),
+                        sums_gradient.data(),   inputs_gradient.data(),
+                        before_gradient.data(), field_before_gradient.data()};
+    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
+             [&] { backward<Cell, T, units, slices, kept ? kGates : 0>(s, b); });
+  }
+
+  // Every result against double, within `exact` where sums are in float and `rounded` where T rounds on the way.
+  void expect_right(double exact, double rounded) const {
+    for (int b = 0; b < c_.batch; ++b) expect_sample(b, exact, rounded);
+  }
+
+  int gave_up = 0;
+  std::vector<T> weights, bias, given, before, outputs_gradient, gates, outputs, products,
+      sums_gradient, inputs_gradient;
+  std::vector<float> field_before, after_gradient, field_gradient, fields, field_after,
+      before_gradient, field_before_gradient;
+
+ private:
+  void fill(std::vector<T>& to, int count, float scale) {
+    to.resize(static_cast<std::size_t>(count));
+    for (T& x : to) x = Multiplied<T>::of_float(scale * random_(engine_));
+  }
+  void fill(std::vector<float>& to, int count) {
+    to.resize(static_cast<std::size_t>(count));
+    for (float& x : to) x = random_(engine_);
+  }
+  static void poison(std::vector<T>& to, int count) {
+    to.resize(static_cast<std::size_t>(count));
+    std::memset(to.data(), 0xFF, to.size() * sizeof(T));
+  }
+  static double number(const std::vector<T>& of, std::size_t i) {
+    return static_cast<double>(Multiplied<T>::to_float(of[i]));
+  }
+
+  void expect_sample(int sample, double exact, double rounded) const {
+    const auto hidden = static_cast<std::size_t>(c_.hidden), b = static_cast<std::size_t>(sample);
+    const auto row = [&](int t) {
+      return static_cast<std::size_t>((c_.backwards ? c_.steps - 1 - t : t) * c_.batch) + b;
+    };
+    struct Step {
+      std::vector<double> before, after, saved;  // [2H], [2H], [4H]
+    };
+    std::vector<Step> steps(static_cast<std::size_t>(c_.steps));
+    std::vector<double> h(hidden), state(2 * hidden);
+    for (std::size_t u = 0; u < hidden; ++u) {
+      h[u] = number(before, b * hidden + u);
+      state[u] = Of::kField == 0 ? static_cast<double>(field_before[b * hidden + u]) : h[u];
+      state[hidden + u] = static_cast<double>(field_before[b * hidden + u]);
+    }
+    for (int t = 0; t < c_.steps; ++t) {
+      Step& step = steps[static_cast<std::size_t>(t)];
+      step = {state, std::vector<double>(2 * hidden), std::vector<double>(4 * hidden)};
+      for (std::size_t u = 0; u < hidden; ++u) {
+        std::array<double, 4> sums{}, saved{};
+        for (std::size_t k = 0; k < kGates; ++k) {
+          double product = 0;
+          for (std::size_t j = 0; j < hidden; ++j)
+            product += number(weights, (k * hidden + u) * hidden + j) * h[j];
+          sums[k] = number(given, (row(t) * kGates + k) * hidden + u);
+          if (Of::kApart && k == kGates - 1) {
+            sums[3] = product + number(bias, u);
+          } else {
+            sums[k] += product;
+          }
+        }
+        std::array<double, 2> from{state[u], state[hidden + u]}, to{};
+        UnitForward<double> unit{sums.data(), from.data(), 0, nullptr, to.data(), saved.data(), 0};
+        Cell::forward(unit, Constants<double>());
+        for (std::size_t k = 0; k < 4; ++k) step.saved[k * hidden + u] = saved[k];
+        for (std::size_t k = 0; k < 2; ++k) step.after[k * hidden + u] = to[k];
+        ASSERT_NEAR(number(outputs, row(t) * hidden + u), to[0], rounded)
+            << "step " << t << " unit " << u;
+      }
+      state = step.after;
+      // The next product is made with what was handed on.
+      for (std::size_t u = 0; u < hidden; ++u) h[u] = number(outputs, row(t) * hidden + u);
+    }
+    if (Of::kField >= 0) {
+      for (std::size_t u = 0; u < hidden; ++u) {
+        ASSERT_NEAR(static_cast<double>(field_after[b * hidden + u]),
+                    state[(Of::kField == 1 ? hidden : 0) + u], exact);
+      }
+    }
+    std::vector<double> output(hidden), of_field(hidden), of_sums(kGates * hidden);
+    for (std::size_t u = 0; u < hidden; ++u) {
+      output[u] = static_cast<double>(after_gradient[b * hidden + u]);
+      of_field[u] = static_cast<double>(field_gradient[b * hidden + u]);
+    }
+    for (int t = c_.steps - 1; t >= 0; --t) {
+      const Step& step = steps[static_cast<std::size_t>(t)];
+      std::vector<double> carried(hidden);
+      for (std::size_t u = 0; u < hidden; ++u) {
+        std::array<double, 2> from{step.before[u], step.before[hidden + u]},
+            to{step.after[u], step.after[hidden + u]};
+        std::array<double, 2> adjoint{0, of_field[u]};
+        std::array<double, 4> saved{}, sums{};
+        for (std::size_t k = 0; k < 4; ++k) saved[k] = step.saved[k * hidden + u];
+        UnitBackward<double> unit{from.data(),
+                                  to.data(),
+                                  saved.data(),
+                                  0,
+                                  0,
+                                  nullptr,
+                                  output[u] + number(outputs_gradient, row(t) * hidden + u),
+                                  adjoint.data(),
+                                  sums.data(),
+                                  nullptr};
+        Cell::backward(unit, Constants<double>());
+        carried[u] = unit.output;
+        of_field[u] = adjoint[1];
+        for (std::size_t k = 0; k < kGates; ++k) {
+          const std::size_t at = (row(t) * kGates + k) * hidden + u;
+          of_sums[k * hidden + u] = sums[Of::kApart && k == kGates - 1 ? 3 : k];
+          ASSERT_NEAR(number(sums_gradient, at), of_sums[k * hidden + u], rounded)
+              << "step " << t << " unit " << u;
+          if (Of::kApart) {
+            ASSERT_NEAR(number(inputs_gradient, at), sums[k], rounded);
+          }
+        }
+      }
+      for (std::size_t j = 0; j < hidden; ++j) {
+        output[j] = carried[j];
+        for (std::size_t r = 0; r < kGates * hidden; ++r)
+          output[j] += of_sums[r] * number(weights, r * hidden + j);
+      }
+    }
+    for (std::size_t u = 0; u < hidden; ++u) {
+      ASSERT_NEAR(static_cast<double>(before_gradient[b * hidden + u]), output[u], rounded);
+      if (Of::kFields) {
+        ASSERT_NEAR(static_cast<double>(field_before_gradient[b * hidden + u]), of_field[u],
+                    rounded);
+      }
+    }
+  }
+
+  Case c_;
+  std::mt19937 engine_{7};
+  std::uniform_real_distribution<float> random_{-0.5F, 0.5F};
+};
+
+template <class Cell, class T, int units, int slices, bool kept = false>
+void check(const Case& c) {
+  Emulated<Cell, T> run(c);
+  run.template run<units, slices, kept>();
+  ASSERT_EQ(run.gave_up, 0);
+  const bool wide = sizeof(T) == 4;
+  run.expect_right(1e-6, wide ? 1e-6 : 1e-2);
+}
+
+TEST(Gated, Lstm) {
+  check<LstmMath, float, 16, 1>({4, 5, 32, 1});
+  check<LstmMath, Bfloat16, 16, 1>({4, 5, 32, 1});
+}
+TEST(Gated, GruWhoseRowsDoNotFillATile) { check<GruMath, float, 8, 1>({3, 5, 32, 1, true}); }
+TEST(Gated, RnnBackwardsInTime) { check<RnnMath<true>, Bfloat16, 16, 1>({4, 18, 64, 2, true}); }
+TEST(Gated, MoreSamplesThanSlicesHave) { check<GruMath, Bfloat16, 16, 2>({3, 37, 32, 2}); }
+TEST(Gated, MoreChunksThanWarps) { check<LstmMath, float, 16, 1>({2, 3, 160, 1}); }
+TEST(Gated, WeightsInRegisters) {
+  check<LstmMath, float, 16, 2, true>({2, 20, 128, 1});
+  check<GruMath, float, 16, 1, true>({2, 5, 128, 1, true});
+}
+TEST(Gated, OrderOfWorkDoesNotChangeBits) {
+  Emulated<LstmMath, Bfloat16> once({4, 20, 32, 2}), again({4, 20, 32, 1});
+  once.run<16, 1>();
+  again.run<16, 2>();
+  EXPECT_EQ(std::memcmp(once.sums_gradient.data(), again.sums_gradient.data(),
+                        once.sums_gradient.size() * 2),
+            0);
+  EXPECT_EQ(once.before_gradient, again.before_gradient);
+}
+TEST(Gated, GivesUpWhereABlockIsMissing) {
+  Emulated<LstmMath, Bfloat16> run({4, 5, 64, 1});
+  run.run<16, 1>(1);
+  EXPECT_EQ(run.gave_up, 1);
+}
+TEST(Gated, NotANumberGoesThrough) {
+  Emulated<LstmMath, Bfloat16> run({3, 4, 32, 1});
+  run.gates[0] = {0xFFFF};
+  run.run<16, 1>();
+  ASSERT_EQ(run.gave_up, 0);
+  EXPECT_TRUE(std::isnan(Multiplied<Bfloat16>::to_float(run.outputs[0])));
+  EXPECT_TRUE(std::isnan(run.before_gradient[0]));
+}
+
+}  // namespace
+}  // namespace ebb::gated
