@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from table import timed
+from measure import timed
 
 import ebb
 

@@ -1,174 +1,175 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three ways to run a recurrent net in PyTorch, each by every means of saving memory."""
+"""Cells of torch, a spiking one of ebb's, a convolutional one as users write it, and torch's own layer."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import torch
+from loop import Loop, Setting
+from spiking import NorseLoop, SnnTorchLoop, SpikingJellyLoop
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import ebb
 import ebb.nn
 
-
-@dataclass
-class Size:
-    batch: int
-    inputs: int
-    hidden: int
+_OURS = ("fits", "5", "15", "5-eager", "2-host")
+_OTHERS = ("captured", "checkpoint", "sequential", "save_on_cpu", "scan", "scan-compiled")
+_COMPILED = ("compiled", "compiled-overhead", "5-compiled")
 
 
-class Workload:
-    """`way(name)` is a function that runs forward and backward once and leaves gradients in .grad."""
-
-    def __init__(self, steps: int, size: Size, device: torch.device, dtype: torch.dtype):
-        self.steps, self.size, self.device = steps, size, device
-        self.xs = torch.randn(steps, size.batch, size.inputs, device=device, dtype=dtype)
-        self.zero = torch.zeros(size.batch, size.hidden, device=device, dtype=dtype)
-        self.module: torch.nn.Module
-
-    def finish(self, loss: Tensor) -> None:
-        loss.backward()
-
-    def ebb(self, budget: int | str | None, tiers: list | None = None) -> Callable[[], None]:
-        def run() -> None:
-            _, loss = ebb.scan(self.f, self.init(), self.xs, budget=budget, tiers=tiers, reduce="sum")
-            self.finish(loss)
-
-        return run
-
-    def native_bytes(self) -> int:
-        """Memory that PyTorch does not see."""
-        return 0
-
-    def output_bytes(self) -> int:
-        """Of all outputs and their gradients, which the caller holds."""
-        return 0
-
-    def init(self) -> object:
-        return self.zero, self.zero
-
-    def plain(self) -> None:
-        carry, loss = self.init(), 0
-        for x in self.xs.unbind(0):
-            carry, y = self.f(carry, x)
-            loss = loss + y
-        self.finish(loss)
-
-    def checkpointed(self) -> None:
-        """torch.utils.checkpoint over chunks of about the square root."""
-        chunk = math.isqrt(self.steps)
-
-        def part(carry: object, xs: Tensor) -> tuple:
-            loss = 0
-            for x in xs.unbind(0):
-                carry, y = self.f(carry, x)
-                loss = loss + y
-            return carry, loss
-
-        carry, total = self.init(), 0
-        for start in range(0, self.steps, chunk):
-            carry, loss = checkpoint(part, carry, self.xs[start : start + chunk], use_reentrant=False)
-            total = total + loss
-        self.finish(total)
-
-    def sequential(self) -> None:
-        """torch.utils.checkpoint_sequential with about as many segments as the square root; the loss travels along."""
-
-        def at(t: int) -> Callable:
-            def step(state: tuple) -> tuple:
-                carry, y = self.f(state[:-1], self.xs[t])
-                return (*carry, state[-1] + y)
-
-            return step
-
-        start = (*self.init(), torch.zeros((), device=self.device, dtype=self.xs.dtype))
-        out = checkpoint_sequential(
-            [at(t) for t in range(self.steps)], math.isqrt(self.steps), start, use_reentrant=False
-        )
-        self.finish(out[-1])
-
-    def saved_on_cpu(self) -> None:
-        with torch.autograd.graph.save_on_cpu(pin_memory=self.device.type == "cuda"):
-            carry, loss = self.init(), 0
-            for x in self.xs.unbind(0):
-                carry, y = self.f(carry, x)
-                loss = loss + y
-        self.finish(loss)
-
-
-class CellLoop(Workload):
+class LSTMCellLoop(Loop):
     name = "LSTMCell loop"
+    ways = ("plain", *_OURS, *_OTHERS, *_COMPILED)
 
-    def __init__(self, steps: int, size: Size, device: torch.device, dtype: torch.dtype):
-        super().__init__(steps, size, device, dtype)
-        self.module = torch.nn.LSTMCell(size.inputs, size.hidden, device=device, dtype=dtype)
+    def __init__(self, setting: Setting, xs: Tensor):
+        super().__init__(setting, xs)
+        self.module = setting.moved(torch.nn.LSTMCell(setting.inputs, setting.hidden))
+        cell = setting.compiled(self.module)
 
-    def f(self, carry: tuple, x: Tensor) -> tuple:
-        h, c = self.module(x, carry)
-        return (h, c), h.float().pow(2).mean()
+        def f(carry: tuple, x: Tensor) -> tuple:
+            h, c = cell(x, carry)
+            return (h, c), h.float().pow(2).mean()
+
+        self.f = f
 
 
-class SpikingLoop(Workload):
+class GRUCellLoop(Loop):
+    name = "GRUCell loop"
+    ways = ("plain", *_OURS[1:3], "captured", *_COMPILED)
+
+    def __init__(self, setting: Setting, xs: Tensor):
+        super().__init__(setting, xs)
+        self.module = setting.moved(torch.nn.GRUCell(setting.inputs, setting.hidden))
+        cell = setting.compiled(self.module)
+
+        def f(h: Tensor, x: Tensor) -> tuple:
+            h = cell(x, h)
+            return h, h.float().pow(2).mean()
+
+        self.f = f
+
+    def start(self) -> Tensor:
+        return self.zeros()
+
+
+class LIFLoop(Loop):
+    """Spiking units that see each other's spikes."""
+
     name = "LIF loop"
+    ways = ("plain", *_OURS[1:3], "captured", "checkpoint", "save_on_cpu", *_COMPILED)
 
-    def __init__(self, steps: int, size: Size, device: torch.device, dtype: torch.dtype):
-        super().__init__(steps, size, device, dtype)
-        self.module = ebb.nn.LIFCell(size.inputs, size.hidden).to(device=device, dtype=dtype)
+    def __init__(self, setting: Setting, xs: Tensor):
+        super().__init__(setting, xs)
+        self.module = setting.moved(ebb.nn.LIFCell(setting.spiking_inputs, setting.hidden))
+        cell = setting.compiled(self.module)
 
-    def f(self, carry: tuple, x: Tensor) -> tuple:
-        carry, spikes = self.module(carry, x)
-        return carry, spikes.float().mean()
+        def f(carry: tuple, x: Tensor) -> tuple:
+            carry, spikes = cell(carry, x)
+            return carry, spikes.float().mean()
+
+        self.f = f
+
+    @classmethod
+    def data(cls, setting: Setting) -> Tensor:
+        return super().data(replace(setting, inputs=setting.spiking_inputs))
 
 
-class Layer(Workload):
+class ConvLSTMCell(torch.nn.Module):
+    """One convolution for all four gates."""
+
+    def __init__(self, inputs: int, channels: int):
+        super().__init__()
+        self.gates = torch.nn.Conv2d(inputs + channels, 4 * channels, 3, padding=1)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, c = state
+        i, f, g, o = self.gates(torch.cat([x, h], dim=1)).chunk(4, dim=1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class ConvLSTMLoop(Loop):
+    """Frames of one channel and a tenth of the steps: a step keeps tens of MiB."""
+
+    name = "ConvLSTM loop"
+    ways = ("plain", *_OURS[1:3], "captured")
+
+    def __init__(self, setting: Setting, xs: Tensor):
+        super().__init__(setting, xs)
+        self.module = setting.moved(ConvLSTMCell(1, self._shape(setting)[1]))
+        cell = setting.compiled(self.module)
+
+        def f(state: tuple, x: Tensor) -> tuple:
+            h, c = cell(x, state)
+            return (h, c), h.float().pow(2).mean()
+
+        self.f = f
+
+    @staticmethod
+    def _shape(setting: Setting) -> tuple[int, int, int, int]:
+        return (16, 64, 32, 32) if setting.device.type == "cuda" else (2, 8, 8, 8)
+
+    @classmethod
+    def data(cls, setting: Setting) -> Tensor:
+        batch, _, height, width = cls._shape(setting)
+        xs = torch.randn(max(1, setting.steps // 10), batch, 1, height, width)
+        return xs.to(device=setting.device, dtype=setting.dtype)
+
+    def zeros(self) -> Tensor:
+        return torch.zeros(self._shape(self.setting), device=self.setting.device, dtype=self.setting.dtype)
+
+
+class Layer(Loop):
+    """torch.nn.LSTM, whose steps are nobody's business: ebb has a layer for it."""
+
     name = "nn.LSTM"
+    ways = ("plain", "fits", "5", "2-host", "captured", "checkpoint", "save_on_cpu")
 
-    def __init__(self, steps: int, size: Size, device: torch.device, dtype: torch.dtype):
-        super().__init__(steps, size, device, dtype)
-        self.module = torch.nn.LSTM(size.inputs, size.hidden, device=device, dtype=dtype)
-        self._ours = None
+    def __init__(self, setting: Setting, xs: Tensor):
+        super().__init__(setting, xs)
+        self.module = setting.moved(torch.nn.LSTM(setting.inputs, setting.hidden))
+        self._ours: Any = None
 
     def output_bytes(self) -> int:
-        return 2 * self.steps * self.zero.numel() * self.zero.element_size()
+        zero = self.zeros()
+        return 2 * self.steps * zero.numel() * zero.element_size()
 
     def native_bytes(self) -> int:
-        return self._ours.report.peak if self.device.type == "cpu" else 0
+        return self._ours.report.peak if self._ours is not None and self.setting.device.type == "cpu" else 0
 
-    def plain(self) -> None:
-        y, _ = self.module(self.xs)
-        self.finish(y.mean())
+    def start(self) -> tuple[Tensor, Tensor]:
+        return self.zeros()[None], self.zeros()[None]
 
-    def checkpointed(self) -> None:
-        chunk = math.isqrt(self.steps)
-        state, loss = (self.zero[None], self.zero[None]), 0
-        for start in range(0, self.steps, chunk):
-            y, state = checkpoint(self.module, self.xs[start : start + chunk], state, use_reentrant=False)
-            loss = loss + y.sum()
-        self.finish(loss / (self.steps * self.zero.numel()))
+    def chunk_loss(self, state: tuple, xs: Tensor) -> tuple:
+        y, state = self.module(xs, state)
+        return state, y.float().sum() / (self.steps * self.zeros().numel())
 
-    def saved_on_cpu(self) -> None:
-        with torch.autograd.graph.save_on_cpu(pin_memory=self.device.type == "cuda"):
-            y, _ = self.module(self.xs)
-        self.finish(y.mean())
-
-    def ebb(self, budget: int | str | None, tiers: list | None = None) -> Callable[[], None]:
-        ours = ebb.nn.LSTM(
-            self.size.inputs, self.size.hidden, budget=budget, tiers=tiers, device=self.device, dtype=self.xs.dtype
-        )
+    def ebb(self, budget: int | str, tiers: list | None = None, graph: bool | None = None) -> Callable[[], None]:
+        setting = self.setting
+        ours = ebb.nn.LSTM(setting.inputs, setting.hidden, budget=budget, tiers=tiers)
+        ours = setting.moved(ours)
         ours.load_state_dict(self.module.state_dict())
-        self._ours = ours
+        self.module = self._ours = ours
+        for parameter in ours.parameters():
+            parameter.grad = torch.zeros_like(parameter)
 
         def run() -> None:
-            ours.zero_grad()
             y, _ = ours(self.xs)
-            self.finish(y.mean())
+            y.float().mean().backward()
 
         return run
 
 
-ALL = (Layer, CellLoop, SpikingLoop)
+ALL: tuple[type[Loop], ...] = (
+    LSTMCellLoop,
+    GRUCellLoop,
+    LIFLoop,
+    SnnTorchLoop,
+    NorseLoop,
+    SpikingJellyLoop,
+    ConvLSTMLoop,
+    Layer,
+)

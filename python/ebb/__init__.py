@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ebb._base.budget import Budget
+from ebb._base.cache import clear_cache
 from ebb._base.errors import Error
 from ebb._core import version as __version__
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
@@ -63,6 +64,7 @@ __all__ = [
     "Strategy",
     "Traffic",
     "__version__",
+    "clear_cache",
     "file_tier",
     "largest",
     "least_budget",

@@ -12,7 +12,7 @@ from collections import namedtuple
 
 import pytest
 
-from ebb._base.cache import Cache, cache
+from ebb._base.cache import Cache, cache, clear_cache
 
 
 class Thing:
@@ -139,3 +139,31 @@ def test_no_model_is_kept_alive(used):
     del net
     gc.collect()
     assert [ref() for ref in seen] == [None] * len(seen)
+
+
+def test_entries_that_hold_memory_are_bounded_in_bytes():
+    small = Cache(100, nbytes=1000)
+    section = small.section()
+    section.put("a", 1, 600)
+    section.put("light", 2)
+    section.put("b", 3, 300)
+    assert section.get("a") == 1 and section.get("b") == 3
+    section.put("c", 4, 400)  # b was asked for last: a goes
+    assert section.get("a") is None and section.get("b") == 3 and section.get("c") == 4 and section.get("light") == 2
+    section.put("d", 5, 5000)  # the newest stays, whatever it holds
+    assert [section.get(key) for key in "abcd"] == [None, None, None, 5] and section.get("light") == 2
+    section.drop("d")
+    section.drop("d")
+    assert section.get("d") is None and len(small) == 1
+
+
+def test_all_of_it_can_be_forgotten():
+    small = Cache(100)
+    sections = [small.section(), small.section()]
+    for section in sections:
+        section.put("a", 1, 10)
+    small.clear()
+    assert len(small) == 0 and all(section.get("a") is None for section in sections)
+    cache.section().put("a", 1)
+    clear_cache()
+    assert len(cache) == 0

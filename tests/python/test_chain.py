@@ -211,7 +211,9 @@ def test_what_is_no_sequential_is_refused(wrong):
 
 
 def test_an_exception_comes_through_and_leaves_all_usable():
-    mood = types.ModuleType("mood")  # where ebb does not look, so that a backward sees it change
+    mood = types.ModuleType(
+        "sys.mood"
+    )  # as modules of Python itself are called, where ebb does not look, so that a backward sees it change
     mood.bad = ()
 
     class Moody(torch.nn.Module):

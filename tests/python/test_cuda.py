@@ -137,19 +137,20 @@ def test_layers_in_chunks_of_cudnn(name, how, dtype):
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(*((8, 400, 16) if "batch_first" in how else (400, 8, 16)), device="cuda", dtype=dtype)
     if name == "RNN" and dtype == torch.float16 and "bidirectional" in how:
-        with pytest.raises(ebb.Error, match="does not agree"):
-            ours(x)
-        return
+        # Where the last state has a gradient those of torch's own are off by a factor of 100 and more (PyTorch 2.11, cuDNN 9).
+        exact = torch.nn.RNN(16, 32, device="cuda", dtype=torch.float64, **how)
+        exact.load_state_dict(plain.state_dict())
+        plain = exact
     found = []
     for layer in (plain, ours):
-        own = x.clone().requires_grad_()
+        own = x.to(next(layer.parameters()).dtype).requires_grad_()
         y, state = layer(own)
         states = state if isinstance(state, tuple) else (state,)
         (y.float().pow(2).mean() + sum(s.float().sin().mean() for s in states)).backward()
         found.append([y.detach(), *(s.detach() for s in states), own.grad, *(p.grad for p in layer.parameters())])
     tolerance = 1e-4 if dtype == torch.float32 else 5e-2
     for a, b in zip(*found):
-        assert float((a - b).float().abs().max()) <= tolerance * max(1e-3, float(a.float().abs().max()))
+        assert float((a - b).double().abs().max()) <= tolerance * max(1e-3, float(a.double().abs().max()))
     assert ours.report.peak <= 160 * MIB
     assert all(run.measured["forwards"] > run.steps for run in ours.report.runs)
 

@@ -58,7 +58,7 @@ CALLS = {
 @pytest.mark.parametrize("way", ["no budget", "no gradients"])
 def test_a_call_that_plans_nothing_has_none(call, way):
     scan("8KiB").sum().backward()
-    assert ebb.last_report().steps == 60
+    assert ebb.last_report().length == 60
     with torch.no_grad() if way == "no gradients" else contextlib.nullcontext():
         call(None if way == "no budget" else "1MiB")
     assert ebb.last_report() is None
@@ -107,6 +107,6 @@ def test_calls_inside_of_a_call_are_not_meant(budget):
 
     h, _ = ebb.scan(nested, torch.zeros(2, 8), XS, budget=budget)
     report = ebb.last_report()
-    assert report.steps == 60 and (report.strategy == "store_all") == (budget == "1MiB")
+    assert report.length == 60 and (report.strategy == "store_all") == (budget == "1MiB")
     h.sum().backward()
     assert ebb.last_report() is report

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -14,6 +15,8 @@ from torch.nn.utils.rnn import pack_padded_sequence  # noqa: E402
 
 import ebb  # noqa: E402
 import ebb.nn  # noqa: E402
+from ebb._base.cache import cache  # noqa: E402
+from ebb._loop import chunking, engine, examine  # noqa: E402
 from ebb.nn import _native  # noqa: E402
 
 HOW = [{}, {"num_layers": 2}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}, {"bias": False}]
@@ -148,3 +151,37 @@ def test_native_cells_can_be_declined(monkeypatch):
         layer = ebb.nn.LSTM(5, 7, budget="64KiB", native=native)
         layer(x)[0].sum().backward()
         assert (layer.chunk_report is None) == native
+
+
+def test_no_clock_chooses_the_chunk(monkeypatch):
+    x, found = torch.randn(300, 3, 5), []
+    for fastest in (0, 1, 2):
+        ticks = itertools.count()
+        monkeypatch.setattr(
+            "ebb._loop.costs.seconds_of", lambda work, device: (work(), 1e-3 if next(ticks) % 3 == fastest else 1.0)[1]
+        )
+        for module in (chunking, engine, examine):
+            monkeypatch.setattr(module, "remembered", cache.section())
+        monkeypatch.setattr(chunking, "_laws", cache.section())
+        monkeypatch.setattr(chunking, "_choices", cache.section())
+        layer = ebb.nn.GRU(5, 7, budget="24KiB")
+        layer(x)[0].sum().backward()
+        found.append(layer.report.runs[0].steps)
+    assert len(set(found)) == 1 and 1 < found[0] < 300
+
+
+@pytest.mark.parametrize("tiers", [None, [ebb.memory_tier("1MiB")]])
+def test_a_chunk_that_fits_barely_is_not_taken(tiers):
+    """It would run its steps again most often."""
+    x = torch.randn(300, 3, 5)
+    layer = ebb.nn.GRU(5, 7, budget=1, tiers=tiers, chunk=32)
+    with pytest.raises(ebb.Error) as error:
+        layer(x)
+    layer.budget = error.value.least_budget
+    layer(x)[0].sum().backward()
+    barely = layer.report.runs[0]
+    layer.chunk = None
+    layer(x)[0].sum().backward()
+    chosen = layer.report.runs[0]
+    assert chosen.steps > barely.steps
+    assert chosen.measured["forwards"] / chosen.steps < 0.75 * barely.measured["forwards"] / barely.steps

@@ -80,6 +80,15 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def at_rest(off):
+    """The report, once nothing is on its way to the pool or the disk any more."""
+    mover = off._saver._mover
+    report = off.report
+    while mover._spilling or mover._waiting or mover._moving:
+        report = off.report
+    return report
+
+
 @pytest.mark.slow
 def test_nothing_grows_over_iterations(way, device):
     off = ebb.offload(**way)
@@ -96,10 +105,12 @@ def test_nothing_grows_over_iterations(way, device):
 
     for _ in range(3):
         iteration()
+    first = at_rest(off)
     gc.collect()
-    before, objects, first = resident(), len(gc.get_objects()), off.report
+    before, objects = resident(), len(gc.get_objects())
     for _ in range(30):
         iteration()
+    at_rest(off)
     # Without the collector: what is left behind must not wait for it.
     assert len(gc.get_objects()) - objects < 30 * 10  # an iteration saves a dozen tensors
     assert off.report.pool_bytes == first.pool_bytes
@@ -115,9 +126,7 @@ def test_an_unused_graph_gives_everything_back(way, device):
             loss = torch.randn(4096, device=device, requires_grad=True).exp().tanh().exp().sum()
         del loss
     pool = off._saver._mover.pool
-    report = off.report
-    while off._saver._mover._spilling or off._saver._mover._waiting or off._saver._mover._moving:
-        report = off.report
+    report = at_rest(off)
     assert report.moved.tensors > 0
     assert off.report and pool.used == 0
 

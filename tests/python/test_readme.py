@@ -41,7 +41,7 @@ def test_shows_what_is_printed(command, shown):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler here")
-@pytest.mark.parametrize("code", blocks("README.md", "cpp"))
+@pytest.mark.parametrize("code", [code for page in PAGES for code in blocks(page, "cpp")])
 def test_shows_what_compiles(code):
     lines = code.splitlines()
     includes = [line for line in lines if line.startswith("#")]

@@ -24,7 +24,7 @@ def ran(budget, **options):
 
 def test_a_report_counts_time_steps_and_names_memory_device_and_strategy():
     _, report = ran("48KiB", chunk=4)
-    assert (report.steps, report.length) == (100, 400)
+    assert (report.steps, report.length, report.chunk) == (100, 400, 4)
     text = str(report)
     again = 4 * (report.measured["forwards"] - 100)
     assert (
@@ -34,6 +34,12 @@ def test_a_report_counts_time_steps_and_names_memory_device_and_strategy():
     summary = next(row.summary for row in ebb.strategies() if row.name == report.strategy)
     assert f"{report.strategy}: {summary}" in text
     assert report.as_dict()["time_steps"] == 400 and report.as_dict()["device"] == "cpu"
+
+
+def test_the_chunk_is_that_of_all_blocks_but_a_shorter_last():
+    _, report = ran("80%", chunk=150)
+    assert (report.chunk, report.steps) == (150, 3) and report.as_dict()["chunk"] == 150
+    assert "each 150 steps" in str(report)
 
 
 def test_a_first_call_recommends_to_verify():

@@ -295,7 +295,7 @@ def test_what_f_raises_when_it_runs_again_comes_through(case):
 
 
 # Where ebb does not look: what a caller changes elsewhere after a forward is not seen by its backward.
-switch = types.ModuleType("switch")
+switch = types.ModuleType("sys.switch")  # as modules of Python itself are called
 
 
 class Fails(torch.autograd.Function):

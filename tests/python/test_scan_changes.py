@@ -95,7 +95,7 @@ def test_a_buffer_that_changes_late_is_replayed():
 
 
 def test_a_changed_tensor_that_cannot_be_found_is_refused_and_can_be_named():
-    hidden = types.ModuleType("hidden")
+    hidden = types.ModuleType("sys.hidden")  # as modules of Python itself are called, where ebb does not look
     hidden.norm = torch.nn.BatchNorm1d(8)
     cell = torch.nn.GRUCell(4, 8)
     xs = torch.randn(100, 3, 4)

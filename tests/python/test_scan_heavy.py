@@ -308,3 +308,23 @@ def test_hooks_of_the_caller_see_what_is_saved():
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             ebb.scan(f, torch.zeros(2, 4), xs, budget=budget)[0].sum().backward()
     assert 0 < seen[0] <= seen[1]  # and those of measuring
+
+
+def test_parameters_that_are_not_found_from_f_weigh_nothing():
+    class Hidden:
+        __slots__ = ("weight",)
+
+        def __init__(self):
+            self.weight = torch.full((8, 1 << 12), 0.1).requires_grad_()
+
+        def __call__(self, h, x):
+            return torch.tanh(h + (h @ self.weight)[:, :8] + x), None
+
+    hidden = [Hidden()] * 2000  # too many to be looked through
+    init, xs = torch.zeros(2, 8), torch.zeros(40, 1)
+
+    def f(h, x):
+        return hidden[0](h, x)
+
+    ebb.scan(f, init, xs, budget="speed", chunk=4)[0].sum().backward()
+    assert ebb.last_report().strategy == "store_all"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -159,6 +161,35 @@ def test_a_compiled_cell():
     # Other kernels are made where there is no graph, so states differ by roundings.
     for ours, theirs in zip(found, wanted):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=float(theirs.abs().max()) * 1e-5)
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="PyTorch 2.6 can do it")
+def test_a_compiled_cell_stays_compiled():
+    cell, calls = torch.nn.GRUCell(3, WIDTH), (ctypes.c_int * 2)()  # compiled, and all: which ebb does not put back
+
+    def counting(graph, _):
+        def run(*args):
+            calls[0] += 1
+            return graph.forward(*args)
+
+        return run
+
+    compiled = torch.compile(cell, backend=counting, dynamic=False)
+
+    def f(h, x):
+        calls[1] += 1
+        h = compiled(x, h)
+        return h, h
+
+    init, xs = numbers(BATCH, WIDTH), numbers(T, BATCH, 3)
+    budget = 2 * least(f, init, xs, chunk=2)
+    for _ in range(2):  # the first looks at every operation of some steps, which are not compiled then
+        calls[:] = 0, 0
+        weighted(*ebb.scan(f, init, xs, budget=budget, chunk=2)).backward()
+    assert calls[0] == calls[1] > T
+    calls[:] = 0, 0
+    loop(f, init, xs)
+    assert calls[0] == T
 
 
 def test_modules_of_torch_in_the_loop():

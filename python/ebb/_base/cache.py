@@ -11,18 +11,21 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 _BOUND = 1024
+_BYTES = 4 << 30
 
 Value = TypeVar("Value")
 
 
 class Cache:
-    """At most `bound` entries in all sections together; the one that was not asked for the longest goes first.
+    """At most `bound` entries in all sections together, and such that hold memory at most `nbytes`, but for the newest one; the one
+    that was not asked for the longest goes first.
 
     Values lie in their section, and the cache knows sections by weak references: what a section's holder keeps alive goes
     with the holder. Keys must hold nothing that is large or meant to die."""
 
-    def __init__(self, bound: int):
-        self._bound = bound
+    def __init__(self, bound: int, nbytes: int = _BYTES):
+        self._bound, self._bytes = bound, nbytes
+        self._weights: dict[tuple[int, Hashable], int] = {}  # of entries that hold memory
         self._lock = threading.RLock()  # a section may die, and call nobody, in the middle of any of this
         self._numbers = itertools.count()
         self._order: OrderedDict[tuple[int, Hashable], weakref.ref[Section[Any]]] = OrderedDict()
@@ -49,22 +52,40 @@ class Cache:
                 self._order.move_to_end((section._number, key))
             return section._entries.get(key)
 
-    def _put(self, section: Section[Any], key: Hashable, value: Any) -> None:
+    def _put(self, section: Section[Any], key: Hashable, value: Any, nbytes: int) -> None:
         with self._lock:
+            entry = section._number, key
             section._entries[key] = value
-            self._order[section._number, key] = weakref.ref(section)
-            self._order.move_to_end((section._number, key))
-            if len(self._order) > self._bound:
+            self._order[entry] = weakref.ref(section)
+            self._order.move_to_end(entry)
+            self._weights.pop(entry, None)
+            if nbytes > 0:
+                self._weights[entry] = nbytes
+            if len(self._order) > self._bound or sum(self._weights.values()) > self._bytes:
                 self._forget_dead()
             while len(self._order) > self._bound:
-                (_, oldest), ref = self._order.popitem(last=False)
-                holder = ref()
-                if holder is not None:
-                    del holder._entries[oldest]
+                self._drop(next(iter(self._order)))
+            for old in [old for old in self._order if old in self._weights and old != entry]:
+                if sum(self._weights.values()) > self._bytes:
+                    self._drop(old)
+
+    def _drop(self, entry: tuple[int, Hashable]) -> None:
+        with self._lock:
+            ref = self._order.pop(entry, None)
+            self._weights.pop(entry, None)
+            holder = None if ref is None else ref()
+            if holder is not None:
+                holder._entries.pop(entry[1], None)
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        with self._lock:
+            for entry in list(self._order):
+                self._drop(entry)
 
     def _forget_dead(self) -> None:
         for entry in [entry for entry, ref in self._order.items() if ref() is None]:
-            del self._order[entry]
+            self._drop(entry)
 
 
 class Section(Generic[Value]):
@@ -78,8 +99,13 @@ class Section(Generic[Value]):
         found: Value | None = self._cache._get(self, key)
         return found
 
-    def put(self, key: Hashable, value: Value) -> None:
-        self._cache._put(self, key, value)
+    def put(self, key: Hashable, value: Value, nbytes: int = 0) -> None:
+        """`nbytes`: the memory that it holds, if that is worth a word."""
+        self._cache._put(self, key, value, nbytes)
+
+    def drop(self, key: Hashable) -> None:
+        """If it is there."""
+        self._cache._drop((self._number, key))
 
     def get_or(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The entry, which is made where there is none. Two threads may both make it; the last one stays."""
@@ -97,6 +123,17 @@ class Section(Generic[Value]):
 
 
 cache = Cache(_BOUND)
+
+
+def clear_cache() -> None:
+    """Forgets what was measured, planned and captured before, and gives back the memory that CUDA graphs hold between calls.
+
+    >>> import ebb
+    >>> ebb.clear_cache()
+
+    Later calls measure and capture anew. PyTorch's allocator keeps the memory for others; ``torch.cuda.empty_cache()`` gives it to
+    the system."""
+    cache.clear()
 
 
 def _new_section() -> Section[Any]:

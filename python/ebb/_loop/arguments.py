@@ -12,17 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb import _core
 from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.codec import Codecs, codecs_of
+from ebb._tensor.capture import is_captured
 from ebb._tensor.reach import reach
 from ebb.tiers import Tier
-
-_BLOCKS_WANTED = 64
-_LONGEST_CHUNK = 32
-_OFTEN = 3  # times that a step runs forward, on average
 
 
 @dataclass
@@ -39,7 +35,10 @@ class Options:
     until: Callable[[Leaves], bool] | None = None  # where the length is unknown
     expected: int = 1000
     codecs: Codecs | None = None
-    divisible: bool = False  # shorter blocks can be tried
+    needs: Callable[[], tuple[int, int]] | None = (
+        None  # the least bytes and those of all, where they are not those of the blocks
+    )
+    graph: bool | None = None  # blocks as CUDA graphs; None: where it can be
 
     @property
     def unknown(self) -> bool:
@@ -81,6 +80,21 @@ def checked_chunk(name: str, chunk: Any) -> int | None:
     except TypeError:
         raise Error(f"{name}: chunk is {chunk!r}; it is a number of time steps, 1 or more") from None
     return operator.index(chunk)
+
+
+def checked_graph(name: str, graph: Any) -> bool | None:
+    if graph is not None and not isinstance(graph, bool):
+        raise Error(f"{name}: graph is {graph!r}; it is True, False, or None for where it can be")
+    return graph
+
+
+def refuse_captures(name: str) -> None:
+    """A loop plans, measures and captures graphs of its own, none of which can be a part of another one."""
+    if is_captured():
+        raise Error(
+            f"{name}: a CUDA graph is being captured around it, which cannot hold a loop in a budget",
+            remedy="leave budget= out there, or do not capture: its blocks run as CUDA graphs by themselves",
+        )
 
 
 def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
@@ -133,20 +147,6 @@ def _tensors(params: Iterable[Tensor] | torch.nn.Module) -> list[Tensor]:
         if not isinstance(tensor, Tensor):
             raise Error(f"params holds a {type(tensor).__name__}; it is a module, or a list of tensors")
     return found
-
-
-def chunks(length: int) -> list[int]:
-    """To be tried in this order: long enough that calls weigh little, short enough that a plan has something to choose; shorter ones
-    where memory is short."""
-    found = [min(max(length // _BLOCKS_WANTED, 1), _LONGEST_CHUNK)]
-    while found[-1] > 1:
-        found.append(max(1, found[-1] // 4))
-    return found
-
-
-def is_too_often(plan: _core.Plan, blocks: int, options: Options) -> bool:
-    """They are so long that the budget holds few of them: shorter ones would run again less."""
-    return options.strategy == "auto" and options.divisible and plan.prediction.forwards > _OFTEN * blocks
 
 
 def surroundings_key(initial: list[Any], inputs: list[Tensor], device: torch.device) -> tuple[Any, ...]:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -19,6 +21,32 @@ class Blocks(Protocol):
     name: str
     advice: str  # to whoever runs their function for the first time; empty where it is known what it does
     divisible: bool  # a block is several time steps, between which it can be stopped
+
+    @property
+    def listed(self) -> bool:
+        """All inputs are there before the loop begins."""
+
+    @property
+    def reduces(self) -> bool:
+        """Outputs are added up from block to block."""
+
+    def steps(self, block: int) -> int:
+        """Time steps of one block."""
+
+    def known_outputs(self) -> Any:
+        """What the first block has shown of them."""
+
+    def expect(self, known: Any) -> None:
+        """Outputs as other blocks of the same function were seen to have them."""
+
+    def sums(self) -> list[Tensor]:
+        """Of the outputs by now, where they are added up."""
+
+    def going_on_from(self, sums: list[Tensor]) -> AbstractContextManager[None]:
+        """A block that runs inside adds its outputs to these, where they are added up."""
+
+    def inputs_with_gradient(self) -> list[bool]:
+        """Which inputs want one."""
 
     def inputs(self, block: int, gradients: bool) -> list[Tensor]:
         """Of one block, on the compute device and cut off from any graph; with `gradients` those that want one are
@@ -54,10 +82,35 @@ class Blocks(Protocol):
         """The gradients of all inputs."""
 
 
-class CarryOnly:
+class OutputsApart:
+    """The part of Blocks about outputs that are added up, for blocks whose are not."""
+
+    listed = True
+    reduces = False
+
+    def known_outputs(self) -> Any:
+        return None
+
+    def expect(self, known: Any) -> None:
+        pass
+
+    def sums(self) -> list[Tensor]:
+        return []
+
+    def going_on_from(self, sums: list[Tensor]) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+class CarryOnly(OutputsApart):
     """The part of Blocks about inputs, outputs and time steps, for blocks that have none."""
 
     divisible = False
+
+    def steps(self, block: int) -> int:
+        return 1
+
+    def inputs_with_gradient(self) -> list[bool]:
+        return []
 
     def between(self, look: Callable[[], None] | None) -> None:
         pass

@@ -16,8 +16,9 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import CarryOnly, Leaves
 from ebb._loop.costs import Costs, measure
-from ebb._loop.engine import Call, plan_for
+from ebb._loop.engine import Call
 from ebb._loop.last_report import reported, set_report
+from ebb._loop.offers import Offer, least_of, plan_for
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.report import Extent, Report
 from ebb._loop.step import TorchStep
@@ -68,8 +69,9 @@ class _Measured:
         self._settled: Settled = {}
 
     def plan(self, options: Options) -> _core.Plan:
-        settle(options, self.chain, self.chain, [], self._settled)
-        return plan_for("Chain", self.chain, [], options)
+        offers = [Offer(self.chain)]
+        settle(options, lambda: least_of(offers, options), self.chain, self.chain, [], self._settled)
+        return plan_for("Chain", offers, options)[1]
 
 
 class Chain(torch.nn.Module):
@@ -150,7 +152,7 @@ class Chain(torch.nn.Module):
             return self.sequential(input)
         plan = known.plan(options)
         stages = len(known.costs)
-        extent = Extent(stages, stages, str(_device_of(leaves)), "stages")
+        extent = Extent(stages, stages, 1, str(_device_of(leaves)), "stages")
         self.report = report = Report.of(plan, extent, options.budget.total, _total(known.costs))
         report.remarks += options.budget.told
         set_report(report)

@@ -19,7 +19,7 @@ from ebb._tensor.trees import can_have_gradient
 
 _ROUNDS = 2
 # A plain loop calls autograd once for all of its steps, so that several blocks together tell better what one takes, where they are small.
-_TOGETHER, _SMALL = 8, 2 << 20
+_TOGETHER, _SMALL, _TIME_STEPS = 8, 2 << 20, 32
 
 
 @dataclass(frozen=True)
@@ -52,49 +52,52 @@ class Costs:
         return replace(self, state=self.state + more, tape=self.tape + more)
 
 
-def measure(
-    recorder: Recorder,
-    initial: Leaves,
-    tape_bytes: int,
-    state_bytes: int,
-    device: torch.device,
-    block: int = 0,
-    own: Container[int] = (),
-    forms: list[Form] | None = None,
-    loops: bool = True,
-) -> Costs:
-    """Runs the block a few times, forward and back. Gradients go nowhere. `own`: ids of parameters that no other block uses.
-    Their gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which
-    takes memory for one more of each. `forms`: of what f keeps outside, before the block. `loops`: what comes out
-    of it can go into it."""
-    blocks, gradients = recorder.blocks, recorder.no_gradients([])
-    params = recorder.facts.params
+class Trial:
+    """A block that can be run again and again. Gradients go nowhere. `own`: ids of parameters that no other block uses. Their
+    gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which takes memory
+    for one more of each. `forms`: of what f keeps outside, before the block."""
 
-    def begin() -> None:
-        if forms is not None:
-            recorder.around.outside.forms = forms
+    def __init__(
+        self,
+        recorder: Recorder,
+        initial: Leaves,
+        block: int = 0,
+        own: Container[int] = (),
+        forms: list[Form] | None = None,
+    ):
+        self._recorder, self._initial, self._block, self._own, self._forms = recorder, initial, block, own, forms
+        self._gradients = recorder.no_gradients([])
 
-    def forward() -> None:
-        begin()
+    def _begin(self) -> None:
+        if self._forms is not None:
+            self._recorder.around.outside.forms = self._forms
+
+    def forward(self) -> None:
+        self._begin()
+        blocks = self._recorder.blocks
         with torch.no_grad():
-            blocks.run(block, [None if t is None else t.clone() for t in initial], blocks.inputs(block, False))
+            carry = [None if t is None else t.clone() for t in self._initial]
+            blocks.run(self._block, carry, blocks.inputs(self._block, False))
 
-    def record() -> Tape:
-        begin()
-        tape, _ = recorder.recorded(block, initial)
-        recorder.check(block, tape)
+    def record(self) -> Tape:
+        self._begin()
+        tape, _ = self._recorder.recorded(self._block, self._initial)
+        self._recorder.check(self._block, tape)
         return tape
 
-    def reverse(tape: Tape) -> list[Tensor]:
-        gradients.params = [None if id(p) in own else of_p for p, of_p in zip(params, gradients.params)]
+    def reverse(self, tape: Tape) -> list[Tensor]:
+        params, gradients = self._recorder.facts.params, self._gradients
+        gradients.params = [None if id(p) in self._own else of_p for p, of_p in zip(params, gradients.params)]
         gradients.carry = [torch.ones_like(t) if t is not None and t.requires_grad else None for t in tape.out]
         of_ys = [torch.ones_like(y) if y.requires_grad else None for y in tape.ys]
-        recorder.pull_back(tape, gradients, of_ys, [])
-        return [of_p for p, of_p in zip(params, gradients.params) if of_p is not None and id(p) in own]
+        self._recorder.pull_back(tape, gradients, of_ys, [])
+        return [of_p for p, of_p in zip(params, gradients.params) if of_p is not None and id(p) in self._own]
 
-    def plain() -> None:
-        begin()
-        carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in initial]
+    def plain(self, together: int) -> None:
+        """So many blocks one after the other."""
+        self._begin()
+        recorder, blocks, block = self._recorder, self._recorder.blocks, self._block
+        carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in self._initial]
         inputs = blocks.inputs(block, True)
         with torch.enable_grad():
             given = [None if t is None else t.clone() for t in carry] if block in recorder.facts.mutates else carry
@@ -108,21 +111,41 @@ def measure(
             with quiet_hooks(recorder.facts.params):
                 torch.autograd.grad(ends, wanted, [torch.ones_like(t) for t in ends], allow_unused=True)
 
+    def seconds(self, device: torch.device) -> tuple[float, float, float]:
+        """Forward, recorded, and back."""
+        ahead = seconds_of(self.forward, device)
+        tapes: list[Tape] = []
+        recording = seconds_of(lambda: tapes.append(self.record()), device)
+        return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
+
+
+def measure(
+    recorder: Recorder,
+    initial: Leaves,
+    tape_bytes: int,
+    state_bytes: int,
+    device: torch.device,
+    block: int = 0,
+    own: Container[int] = (),
+    forms: list[Form] | None = None,
+    loops: bool = True,
+) -> Costs:
+    """Runs the block a few times, forward and back. `loops`: what comes out of it can go into it. Others as of Trial."""
+    trial = Trial(recorder, initial, block, own, forms)
     together = 1
     if loops and forms is None and not recorder.around.outside.moving:
-        together = max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes)))
-    forward()
-    _, forward_peak = peak_of(forward, device)
-    tape, record_peak = peak_of(record, device)
-    reverse(tape)
-    tape = record()
-    reverse_peak = peak_beside(lambda: reverse(tape), device)
-    ahead, recording, back, plainly = [], [], [], []
+        steps = -(-recorder.blocks.length // recorder.blocks.count)
+        together = max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes), _TIME_STEPS // steps))
+    trial.forward()
+    _, forward_peak = peak_of(trial.forward, device)
+    tape, record_peak = peak_of(trial.record, device)
+    trial.reverse(tape)
+    tape = trial.record()
+    reverse_peak = peak_beside(lambda: trial.reverse(tape), device)
+    plainly, rounds = [], []
     for _ in range(_ROUNDS):
-        plainly.append(seconds_of(plain, device))
-        ahead.append(seconds_of(forward, device))
-        tapes: list[Tape] = []
-        recording.append(seconds_of(lambda: tapes.append(record()), device))
-        back.append(seconds_of(lambda: reverse(tapes[0]), device))
+        plainly.append(seconds_of(lambda: trial.plain(together), device))
+        rounds.append(trial.seconds(device))
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
-    return Costs(state_bytes, tape_bytes, scratch, min(ahead), min(recording), min(back), min(plainly) / together)
+    ahead, recorded, back = (min(column) for column in zip(*rounds))
+    return Costs(state_bytes, tape_bytes, scratch, ahead, recorded, back, min(plainly) / together)

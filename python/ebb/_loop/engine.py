@@ -15,23 +15,27 @@ from torch import Tensor
 from ebb import _core
 from ebb._base.budget import Allowance
 from ebb._base.errors import Error
-from ebb._loop.arguments import Options, is_too_often, remedy_of
+from ebb._loop.arguments import Options
 from ebb._loop.blocks import Blocks, Leaves
+from ebb._loop.capturing import COMPARED, PATTERNS, Captured, capture, captured_before, forget, remark
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.fits import Fits
+from ebb._loop.graph_step import GraphStep
 from ebb._loop.last_report import set_report, untold
+from ebb._loop.offers import Offer, least_of, offers_of, plan_for, plan_in
+from ebb._loop.recorder import Recorder
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.report import Coding, Extent, Report
 from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
-from ebb._loop.surprises import ChangesLater, TooHeavy, TooOften
-from ebb._loop.tape import State
+from ebb._loop.surprises import TooHeavy
+from ebb._loop.tape import Pattern, State
 from ebb._loop.tiers import TorchTiers
 from ebb._loop.weigh_all import weigh_all
-from ebb._loop.wishes import fits_as_before, settle, ways, whole_bytes
+from ebb._loop.wishes import fits_as_before, settle
+from ebb._tensor.clock import Clock
 from ebb._tensor.context import Surroundings
 from ebb._tensor.outside import filled
-from ebb._tensor.tier_speed import speed_of
 
 
 class _Nothing(enum.Enum):
@@ -64,6 +68,7 @@ class Call:
         self._budget = budget
         self._known, self._again = known, again
         self._plan = plan
+        self._clock = Clock(step.around.device)
         self._run = _core.HandleRun(step, chain, plan, budget.own_ledger())
         self._give_back = weakref.finalize(self, budget.give_back)
 
@@ -78,13 +83,12 @@ class Call:
 
     def forward(self) -> tuple[Leaves, list[Tensor]]:
         step = self.step
-        with torch.no_grad():
+        with torch.no_grad(), step.running(), self._clock.running():
             try:
                 step.begin()
                 step.blocks.begin()
                 self._run.forward()
-                if step.around.learn():
-                    raise ChangesLater
+                step.end_forward()
             except BaseException:
                 self._run.abandon()
                 step.clear()
@@ -96,29 +100,35 @@ class Call:
     def backward(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> tuple[Any, Any, Any]:
         step = self.step
         try:
-            with step.around.replaying(), self._budget.running(), untold():
-                while True:
-                    try:
-                        if self._done:
-                            # The graph was retained, or the plan is another: what was kept is gone, so the forward runs again.
-                            with torch.no_grad():
-                                step.begin()
-                                self._run.forward()
-                        self._done = True
-                        step.begin_backward(adjoint)
-                        step.blocks.begin_backward(of_outputs)
-                        self._run.backward()
-                        break
-                    except TooHeavy:
-                        self._plan_again()
-                self.report.finish(self._run.report())
+            with step.around.replaying(), self._budget.running(), untold(), step.running():
+                with self._clock.running():
+                    self._go_back(adjoint, of_outputs)
+                self.report.finish(self._run.report(), self._clock)
+                self._clock = Clock(step.around.device)  # another backward begins anew
                 if self._known is not None:
                     self._known.calls += 1
-            return step.end_backward()
+                return step.end_backward()
         finally:
             step.begin_backward([])
             step.clear()
             self._give_back()  # once
+
+    def _go_back(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> None:
+        step = self.step
+        while True:
+            try:
+                if self._done:
+                    # The graph was retained, or the plan is another: what was kept is gone, so the forward runs again.
+                    with torch.no_grad():
+                        step.begin()
+                        self._run.forward()
+                self._done = True
+                step.begin_backward(adjoint)
+                step.blocks.begin_backward(of_outputs)
+                self._run.backward()
+                return
+            except TooHeavy:
+                self._plan_again()
 
     def _plan_again(self) -> None:
         assert self._again is not None
@@ -168,65 +178,33 @@ def in_budget(
     device: torch.device,
     options: Options,
     key: Any,
+    around: Surroundings | None = None,
 ) -> InBudget:
-    """Measures and plans where nothing is remembered, and runs forward."""
+    """Measures and plans where nothing is remembered, and runs forward. `around`: where the caller has found what f sees."""
+    found = around
 
     def call() -> InBudget:
-        around = Surroundings(f, device, options.preserve_rng_state, options.modules)
+        around = found or Surroundings(f, device, options.preserve_rng_state, options.modules)
         whole_key = (key, around.fingerprint(), options.budget.nesting)
         known = remembered.get(whole_key)
         before = around.look()
         alone = not (options.budget.shared or options.verify)
-        if known is not None and alone and fits_as_before(options, known.settled, known.fits):
+        if known is not None and alone and not options.graph and fits_as_before(options, known.settled, known.fits):
             limit = options.budget.total
             set_report(_plain_report(known, extent_of(blocks, device), limit, options))
             return Fits(known, blocks.count, limit, around, before)
         stateful = Stateful(blocks, around.outside)
-        return settled(
-            Loop(stateful, f, initial, inputs, device, options, whole_key, around, before, len(initial)), _attempt
-        )
+        loop = Loop(stateful, f, initial, inputs, device, options, whole_key, around, before, len(initial))
+        captured = captured_before(loop, known)
+        if captured is not None:
+            around.expect(captured.changing)
+        return settled(loop, _attempts(captured, known))
 
     return options.budget.fitted(call)
 
 
-def plan_for(name: str, chain: _core.Chain, speeds: list[_core.TierSpeed], options: Options) -> _core.Plan:
-    """The fastest plan; of a shared budget this call's part is taken."""
-    budget = options.budget
-    if not isinstance(options.strategy, str):
-        raise Error(f"{name}: strategy is {options.strategy!r}; it is a word, see ebb.strategies()")
-    how = ways(options)
-
-    def needs() -> tuple[int, int]:
-        platform = _core.Platform(fast=budget.total, tiers=speeds)
-        return _core.least_budget(chain, platform, how) or 0, whole_bytes(chain, speeds)
-
-    limit = budget.take(needs)
-    try:
-        return _plan(name, chain, _core.Platform(fast=limit, tiers=speeds), options)
-    except Error as error:
-        budget.cancel()
-        if error.code == "infeasible_budget":
-            budget.refuse(error)
-        raise
-
-
-def _plan(name: str, chain: _core.Chain, platform: _core.Platform, options: Options) -> _core.Plan:
-    try:
-        return _core.make_plan(chain, platform, ways(options))
-    except Error as error:
-        if error.code != "infeasible_budget":
-            raise
-        remedy = error.remedy
-        if error.least_budget is not None:
-            remedy = remedy_of(
-                options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk"
-            )
-        problem = "; ".join([error.problem, *options.budget.told])
-        raise Error(f"{name}: {problem}", error.code, error.least_budget, remedy) from None
-
-
 def extent_of(blocks: Blocks, device: torch.device) -> Extent:
-    return Extent(blocks.count, blocks.length, str(device))
+    return Extent(blocks.count, blocks.length, blocks.steps(0), str(device))
 
 
 def _plain_report(known: Remembered, extent: Extent, limit: int, options: Options) -> Report:
@@ -238,29 +216,92 @@ def _plain_report(known: Remembered, extent: Extent, limit: int, options: Option
     return report
 
 
+def _attempts(captured: Captured | None, known: Remembered | None) -> Callable[[Loop], InBudget]:
+    """With graphs that were captured before, or as if there were none where that ends early."""
+    tried = [captured]
+
+    def attempt(loop: Loop) -> InBudget:
+        found = tried.pop() if tried else None
+        if found is None or known is None:
+            return _attempt(loop)
+        started = len(loop.initial) - loop.own
+        if found.started not in (0, started):
+            return _attempt(loop)
+        if found.started == 0:  # no step reads them, and their graphs may be gone
+            loop.around.outside.leave_out(list(range(started)))
+            loop = replace(loop, initial=loop.initial[: loop.own])
+        offers = offers_of(loop.count, known.costs, loop.options, loop.device)
+        _settle(known, loop.count, offers, loop.options)
+        return _with_graphs(loop, found, known) if found.fits(loop) else _attempt(loop)
+
+    return attempt
+
+
+def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
+    """From the first block on."""
+    blocks, around, options = loop.blocks, loop.around, loop.options
+    assert captured.graphs is not None and captured.costs is not None
+    recorder = captured.recorder(loop)
+    blocks.expect(captured.outputs)
+    offer, plan = plan_for(blocks.name, captured.offers(loop), options)
+    report = Report.of(plan, extent_of(blocks, loop.device), options.budget.total, captured.costs)
+    report.graphs = True
+    report.remarks += options.budget.told
+    report.remarks.append(remark(captured, blocks.count, known.costs, plan.prediction.seconds))
+    captured.uses += 1
+    turn, left = divmod(captured.uses, COMPARED)
+    first = 1 if captured.forms is not None else 0  # that is a graph
+    compared = first + turn % max(1, blocks.count - first) if left == 0 else None
+    room = options.budget.total - plan.prediction.peak[0] - known.costs.tape - known.costs.scratch
+    initial = State(loop.start, around.part(loop.before))
+
+    def missing(pattern: Pattern) -> None:
+        """It runs without a graph this time, and is captured with the others at the next call."""
+        known.patterns[pattern] += 1
+        if len(known.patterns) <= PATTERNS:
+            forget(loop)
+
+    step = GraphStep(
+        captured.graphs,
+        recorder,
+        initial,
+        forms=captured.forms,
+        compared=compared,
+        compared_back=compared if room >= 0 else None,
+        missing=missing,
+        tiers=_tiers(loop, recorder, plan, offer.chain, captured.like(loop)),
+        until=options.until,
+    )
+    try:
+        return Call(step, offer.chain, plan, options.budget, report, known).attached(loop.initial, loop.inputs)
+    except Error:
+        forget(loop)
+        raise
+
+
 def _attempt(loop: Loop) -> InBudget:
     blocks, around, options, device = loop.blocks, loop.around, loop.options, loop.device
     seen = examine(loop)
     if not seen.differentiable:
         around.put_back(loop.before)
         return NOTHING
-    chain = seen.chain(options, device)
-    speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
-    settle(options, chain, seen.raw_chain(options), speeds, seen.known.settled)
+    offers = seen.offers(options, device)
+    _settle(seen.known, loop.count, offers, options)
     limit = options.budget.total
-    plan = plan_for(blocks.name, chain, speeds, options)
-    if is_too_often(plan, blocks.count, options):
-        options.budget.cancel()
-        raise TooOften
-    fits = seen.fits_raw(limit, speeds) if options.codecs is not None else plan.prediction.advances == 0
-    if fits and not (options.budget.shared or options.unknown or options.verify):
+    captured, why_not = capture(loop, seen, offers[0].chain)
+    if captured is not None:
+        around.put_back(loop.before)
+        return _with_graphs(loop, captured, seen.known)
+    offer, plan = plan_for(blocks.name, offers, options)
+    fits = seen.fits_raw(limit, offers[0].speeds) if options.codecs is not None else plan.prediction.advances == 0
+    if fits and not (options.budget.shared or options.unknown or options.verify or options.graph):
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
         set_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
-        return Fits(seen.known, blocks.count, limit, around, loop.before)
+        return Fits(seen.known, blocks.count, limit, around, loop.before, seen.recorder.facts.params)
     report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
-    report.remarks += options.budget.told
+    report.remarks += options.budget.told + ([why_not] if why_not else [])
     if seen.known.calls == 0 and blocks.advice:
         report.remarks.append(f"the first call of this function in a budget: before a long run, {blocks.advice}")
     if options.codecs is not None:
@@ -271,46 +312,58 @@ def _attempt(loop: Loop) -> InBudget:
             seen.known.costs.tape,
             seen.known.costs.state,
         )
-    step = _step(loop, seen, chain, plan)
+    step = _step(loop, seen, offer.chain, plan)
 
     def again(limit: int) -> tuple[_core.Chain, _core.Plan]:
         seen.known.note_too_heavy()
         weigh_all(step.recorder, step.initial.leaves, seen.known, options, device)
-        heavier = seen.chain(options, device)
+        heavier = [other for other in seen.offers(options, device) if bool(other.speeds) == bool(offer.speeds)]
         if options.budget.wish is not None:
             options.budget.unsettle()
-            settle(options, heavier, seen.raw_chain(options), speeds, seen.known.settled)
+            _settle(seen.known, loop.count, heavier, options)
             limit = options.budget.total
-        plan = _plan(blocks.name, heavier, _core.Platform(fast=limit, tiers=speeds), options)
+        of, plan = plan_in(blocks.name, heavier, limit, options)
         step.plan_for(seen.known.weight)
         report.plan_for(plan, seen.known.costs)
-        return heavier, plan
+        return of.chain, plan
 
     try:
-        return Call(step, chain, plan, options.budget, report, seen.known, again).attached(loop.initial, loop.inputs)
+        return Call(step, offer.chain, plan, options.budget, report, seen.known, again).attached(
+            loop.initial, loop.inputs
+        )
     except TooHeavy:
         seen.known.note_too_heavy()
         options.budget.unsettle()
         raise
 
 
+def _settle(known: Remembered, count: int, offers: list[Offer], options: Options) -> None:
+    first = offers[0]
+    raw = Examined.raw_of(known, count)
+    settle(options, lambda: least_of(offers, options), first.chain, raw, first.speeds, known.settled)
+
+
+def _tiers(loop: Loop, recorder: Recorder, plan: _core.Plan, chain: _core.Chain, like: State) -> TorchTiers | None:
+    """For states like this one, where the plan has tiers."""
+    options = loop.options
+    if not plan.platform.tiers:
+        return None
+    peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
+    counts = [peak // chain[0].state for peak in peaks]
+    return TorchTiers(options.tiers, counts, recorder.facts.kept(like, loop.blocks.name), loop.device)
+
+
 def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> TorchStep:
     """Which begins after the first block, since that has run."""
-    options, recorder = loop.options, seen.recorder
-    initial = State(loop.start, loop.around.part(seen.head.before))
-    tiers = None
-    if options.tiers:
-        peaks = [tier.capacity for tier in options.tiers] if options.unknown else plan.prediction.peak[1:]
-        counts = [peak // chain[0].state for peak in peaks]
-        like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
-        tiers = TorchTiers(options.tiers, counts, recorder.facts.kept(like, loop.blocks.name), loop.device)
-    known = seen.known
+    options, recorder, known = loop.options, seen.recorder, seen.known
+    like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
     return TorchStep(
         recorder,
-        initial,
+        State(loop.start, loop.around.part(seen.head.before)),
         head=seen.head,
-        tiers=tiers,
+        tiers=_tiers(loop, recorder, plan, chain, like),
         until=options.until,
         verify=options.verify,
         ahead=options.codecs is None and (known.varies or known.calls == 0),
+        patterns=None if known.patterns or loop.device.type != "cuda" else known.patterns,
     )

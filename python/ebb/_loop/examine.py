@@ -17,11 +17,12 @@ from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.costs import Costs, measure
+from ebb._loop.offers import Offer, offers_of
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
 from ebb._loop.surprises import ATTEMPTS, ChangesLater
 from ebb._loop.tape import Head, State, Weight
-from ebb._loop.tiers import StateLayout, buffer_bytes
+from ebb._loop.tiers import StateLayout
 from ebb._loop.weigh_all import weigh_all
 from ebb._loop.wishes import whole_bytes
 from ebb._tensor.captures import find_captures, reached_leaves
@@ -51,6 +52,11 @@ class Loop:
     own: int  # leaves of the initial carry that are the caller's
 
     @property
+    def count(self) -> int:
+        """Blocks, as planned."""
+        return self.options.expected if self.options.unknown else self.blocks.count
+
+    @property
     def start(self) -> Leaves:
         return [None if leaf is None else leaf.detach() for leaf in self.initial]
 
@@ -66,20 +72,21 @@ class Examined:
 
     def fits_raw(self, limit: int, speeds: list[_core.TierSpeed]) -> bool:
         """All of it, without codecs."""
-        return whole_bytes(self._raw(self.recorder.blocks.count), speeds) <= limit
+        return whole_bytes(self.raw_of(self.known, self.recorder.blocks.count), speeds) <= limit
 
     def raw_chain(self, options: Options) -> _core.Chain:
         """Without codecs."""
-        return self._raw(options.expected if options.unknown else self.recorder.blocks.count)
+        return self.raw_of(self.known, options.expected if options.unknown else self.recorder.blocks.count)
 
-    def _raw(self, count: int) -> _core.Chain:
-        tape, state = self.known.kept
-        return _core.Chain.uniform(count, replace(self.known.costs, tape=tape, state=state, live=0).step_cost())
+    @staticmethod
+    def raw_of(known: Remembered, count: int) -> _core.Chain:
+        """Of so many blocks, without codecs."""
+        tape, state = known.kept
+        return _core.Chain.uniform(count, replace(known.costs, tape=tape, state=state, live=0).step_cost())
 
-    def chain(self, options: Options, device: torch.device) -> _core.Chain:
+    def offers(self, options: Options, device: torch.device) -> list[Offer]:
         count = options.expected if options.unknown else self.recorder.blocks.count
-        costs = self.known.costs
-        return _core.Chain.uniform(count, costs.step_cost(buffer_bytes(options.tiers, costs.state, device)))
+        return offers_of(count, self.known.costs, options, device)
 
 
 @dataclass(frozen=True)
@@ -125,11 +132,13 @@ def examine(loop: Loop) -> Examined:
     recorder = Recorder(loop.blocks, around, found.facts)
     known = remembered.get(loop.key)
     if known is None or not known.covers(found.raw):
+        copies = False
         if options.preserve_rng_state:
             around.put_back(loop.before)
-            _check_repeats(recorder, loop.start, found.head)
+            copies = _check_repeats(recorder, loop.start, found.head)
         outweighed = known is not None and known.varies
         known = _measured(recorder, loop, found, after)
+        known.copies = copies
         if outweighed:
             known.note_too_heavy()  # what it depends on has changed, but hardly that
         remembered.put(loop.key, known)
@@ -144,7 +153,8 @@ def examine(loop: Loop) -> Examined:
             raise ChangesLater
         around.put_back(after)
         around.outside.forms = found.forms
-    facts = replace(found.facts, weight=known.weight)
+    watched = known.alike and known.growth.serves(loop.device, known.costs.record)
+    facts = replace(found.facts, weight=known.weight, growth=known.growth if watched else None)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
     return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
 
@@ -156,8 +166,10 @@ def _look(loop: Loop) -> _Found:
     known = len(around.outside.moving)
     still = around.cached.is_still()
     around.learn()
-    used = reached_leaves(tape.out + tape.ys, tape.since)
-    unused = [k for k, leaf in enumerate(tape.carry[loop.own :]) if id(leaf) not in used]
+    unused: list[int] = []
+    if len(tape.carry) > loop.own:
+        used = reached_leaves(tape.out + tape.ys, tape.since)
+        unused = [k for k, leaf in enumerate(tape.carry[loop.own :]) if id(leaf) not in used]
     around.outside.leave_out(unused)
     if unused or len(around.outside.moving) > known or not still:
         raise ChangesLater
@@ -228,8 +240,9 @@ def _has_second(recorder: Recorder, loop: Loop, found: _Found) -> bool:
     return made and recorder.blocks.count > 1 and (until is None or not until(live))
 
 
-def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
-    """Runs the first block once more. Kernels may differ by roundings where there is no graph."""
+def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> bool:
+    """Runs the first block once more. Kernels may differ by roundings where there is no graph. Returns whether it copies from the
+    host to a GPU."""
     blocks = recorder.blocks
     given = [None if leaf is None else leaf.clone() for leaf in start]
     inputs = blocks.inputs(0, False)
@@ -249,6 +262,7 @@ def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> None:
                 "changes from call to call, like a counter, an attribute, a captured tensor that is changed in place "
                 "or a generator of random numbers; make that a part of the carry or of the input"
             )
+    return written.copies
 
 
 def _measure_coded(recorder: Recorder, loop: Loop, found: _Found, first: tuple[int, int], second: bool) -> Remembered:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -21,10 +21,18 @@ _WEIGHED = 16  # every so many-th time step is weighed where all have been alike
 
 
 class Fits:
-    """`limit` holds so many blocks of what is known."""
+    """`limit` holds so many blocks of what is known. `params`: what f uses, where it is not found from f."""
 
-    def __init__(self, known: Remembered, blocks: int, limit: int, around: Surroundings, before: View):
-        self._known, self._around, self._before = known, around, before
+    def __init__(
+        self,
+        known: Remembered,
+        blocks: int,
+        limit: int,
+        around: Surroundings,
+        before: View,
+        params: Sequence[Tensor] = (),
+    ):
+        self._known, self._around, self._before, self._params = known, around, before, list(params)
         tape, state = known.kept
         self._tapes = blocks * tape
         self._left = limit - state - known.costs.scratch
@@ -35,7 +43,8 @@ class Fits:
         are those of a scan around this one, which watches."""
         if hooks_around() is not None or not _hooks_are_allowed():
             return work(_nothing)
-        watch = _Watch(self._known, self._tapes / steps, self._left, lambda: addresses(inputs + self._around.tensors()))
+        theirs = inputs + self._params
+        watch = _Watch(self._known, self._tapes / steps, self._left, lambda: addresses(theirs + self._around.tensors()))
         self._around.cached.begin()
         try:
             with watch:

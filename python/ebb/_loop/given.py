@@ -12,13 +12,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ebb._base.errors import Error
-from ebb._loop.arguments import surroundings_key
+from ebb._loop.arguments import Options, surroundings_key
+from ebb._loop.chunking import Chunking, longest_of
 from ebb._loop.codec.codec import Codecs
 from ebb._loop.lengths import Lengths, Packed
 from ebb._loop.scan_blocks import Inputs, ScanBlocks, time_first
 from ebb._loop.start import Start
 from ebb._tensor.function_key import function_key
 from ebb._tensor.trees import leaves_of
+
+_BLOCKS, _LONGEST = 64, 32  # of the longer blocks that are measured
+_KNEE = 1.0  # time steps, of loops over cells of PyTorch, where it is not measured
 
 
 class Given:
@@ -68,12 +72,11 @@ class Given:
         carry, inputs = self.start.structure, self.inputs
         return ScanBlocks(self.f, carry, inputs, min(chunk, inputs.length), device, self.reverse, self.reduce, self.dim)
 
-    def key(self, chunk: int, device: torch.device, codecs: Codecs | None) -> tuple[Any, ...]:
-        """What costs depend on."""
+    def key(self, device: torch.device, codecs: Codecs | None) -> tuple[Any, ...]:
+        """What costs depend on, beside the chunk."""
         return (
             "scan",
             function_key(self._own),
-            chunk,
             self.reverse,
             self.reduce,
             self.inputs.length,
@@ -81,6 +84,24 @@ class Given:
             self._lengths is not None,
             codecs and codecs.key,
             *surroundings_key(self.start.known, self.inputs.leaves, device),
+        )
+
+    def chunking(self, device: torch.device, options: Options) -> Chunking[ScanBlocks]:
+        """Of which the chunk is to be chosen. Under autocast the bits of gradients depend on it, and with a lossy codec, so that
+        the clock has no say there."""
+        exact = options.codecs is None or options.codecs.exact
+        clock = exact and not any(torch.is_autocast_enabled(kind) for kind in {"cpu", device.type})
+        return Chunking(
+            lambda length: self.blocks(length, device),
+            self.inputs.length,
+            self.f,
+            self.start.leaves,
+            self.inputs.leaves,
+            device,
+            options,
+            self.key(device, options.codecs),
+            longest_of(self.inputs.length, _LONGEST, _BLOCKS),
+            None if clock else _KNEE,
         )
 
     def results(self, carry: Any, ys: Any) -> tuple[Any, Any]:

@@ -12,18 +12,18 @@ import torch
 from ebb import _core
 from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
+from ebb._base.sizes import UNLIMITED
 from ebb._base.wish import WORDS, Wish
 from ebb._base.wish import Costs as WishCosts
-from ebb._loop.arguments import Options, checked_chunk, chunks, device_of, explained, is_too_often, named
+from ebb._loop.arguments import Options, checked_chunk, device_of, explained, named
+from ebb._loop.chunking import SHORTEST, Chunking
 from ebb._loop.codec.codec import codecs_of
 from ebb._loop.costs import Costs
-from ebb._loop.engine import plan_for
-from ebb._loop.examine import Loop, examine, settled
 from ebb._loop.given import Given
-from ebb._loop.stateful import Stateful
+from ebb._loop.law import Law
+from ebb._loop.offers import Offer, least_of, offers_of, plan_in
+from ebb._loop.scan_blocks import ScanBlocks
 from ebb._loop.wishes import whole_bytes
-from ebb._tensor.context import Surroundings
-from ebb._tensor.tier_speed import speed_of
 from ebb.tiers import Tier, listed
 
 _POINTS = 12
@@ -40,70 +40,56 @@ class Point:
     strategy: str
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """The loop cut into steps of so many time steps."""
-
-    chunk: int
-    length: int
-    costs: Costs
-    chain: _core.Chain
-    speeds: list[Any]
-
-    def point(self, plan: Any, budget: int) -> Point:
-        plain = len(self.chain) * self.costs.plain
-        found = plan.prediction
-        forwards = round(found.forwards * self.length / len(self.chain))  # the last may be shorter
-        if found.advances == 0:  # then that is what runs
-            return Point(budget, plain, 1.0, forwards, plan.strategy)
-        slowdown = max(1.0, found.seconds / plain) if plain > 0 else 1.0
-        return Point(budget, found.seconds, slowdown, forwards, plan.strategy)
-
-
 class Probe:
     """What `probe` measured. `points` are budgets from the least to the one that keeps everything, with what they cost; forwards are
     counted in time steps. `str(probe)` is a table."""
 
-    def __init__(self, cuts: list[_Cut], options: Options):
-        self._cuts, self._options = cuts, options
-        how = _core.PlanOptions()
-        how.strategy, how.tapes_stay = options.strategy, True
-        self.points: list[Point] = []
-        # Shorter steps where longer ones do not fit or run too often, as scan does it.
-        for cut in cuts:
-            swept = _core.sweep(cut.chain, _core.Platform(tiers=cut.speeds), how, _POINTS)
-            asked = replace(options, divisible=cut is not cuts[-1])
-            more = [cut.point(plan, budget) for budget, plan in swept if not is_too_often(plan, len(cut.chain), asked)]
-            self.points = [
-                point for point in more if not self.points or point.budget < self.points[0].budget
-            ] + self.points
-        self.least = self.points[0].budget
-        self.store_all = whole_bytes(cuts[0].chain, cuts[0].speeds)
+    def __init__(self, chunking: Chunking[ScanBlocks], law: Law, chunk: int | None):
+        self._chunking, self._law, self._given = chunking, law, chunk
+        self._options = chunking.options
+        self._whole = whole_bytes(law.raw, [])
+        whole = self._offers(self.chunk)[-1]
+        self.least = chunking.needs(law)[0] if chunk is None else least_of(self._offers(chunk), self._options)
+        self.store_all = max(self.least, whole_bytes(whole.chain, whole.speeds))
+        step = (self.store_all / max(1, self.least)) ** (1 / (_POINTS - 1))
+        budgets = sorted(
+            {min(self.store_all, int(self.least * step**k)) for k in range(_POINTS - 1)} | {self.store_all}
+        )
+        self.points = [self._point(budget) for budget in budgets]
 
     @property
     def costs(self) -> Costs:
         """Of `chunk` time steps."""
-        return self._cuts[0].costs
+        return self._law.long[1]
 
     @property
     def chunk(self) -> int:
-        return self._cuts[0].chunk
+        """The longest that was measured; which is taken depends on the budget."""
+        return self._law.long[0]
+
+    def _offers(self, length: int) -> list[Offer]:
+        count = -(-self._chunking.steps // length)
+        return offers_of(count, self._law.costs(length), self._options, self._chunking.device)
+
+    def _point(self, budget: int, options: Options | None = None) -> Point:
+        """In the chunk that scan takes there."""
+        length = self._given or self._chunking.best(self._law, budget)[0]
+        plan = plan_in("probe", self._offers(length), budget, options or self._options)[1]
+        steps = self._chunking.steps
+        plain = steps / self.chunk * self.costs.plain
+        found = plan.prediction
+        forwards = round(found.forwards * steps / -(-steps // length))  # the last may be shorter
+        if found.advances == 0:  # then that is what runs
+            return Point(budget, plain, 1.0, forwards, plan.strategy)
+        slowdown = max(1.0, found.seconds / plain) if plain > 0 else 1.0
+        return Point(budget, found.seconds, slowdown, forwards, plan.strategy)
 
     def at(self, budget: float | str) -> Point:
         """What this budget costs, in any of the words that `scan` takes. Raises `ebb.Error` where it is too small."""
         allowed = allowance_of(budget)
         if allowed.wish is not None:
             allowed.settle(self._bytes(allowed.wish), self.store_all)
-        for cut in self._cuts:
-            options = replace(self._options, budget=allowed, divisible=cut is not self._cuts[-1])
-            try:
-                plan = plan_for("probe", cut.chain, cut.speeds, options)
-                if not is_too_often(plan, len(cut.chain), options):
-                    return cut.point(plan, options.budget.total)
-            except Error as error:
-                if error.code != "infeasible_budget" or cut is self._cuts[-1]:
-                    raise
-        raise AssertionError
+        return self._point(allowed.total, replace(self._options, budget=allowed))
 
     def budget(self, prefer: str = "balanced") -> int:
         """Bytes to ask for: "speed" keeps everything, "memory" takes the least that works, "balanced" where time x memory
@@ -114,7 +100,7 @@ class Probe:
 
     def _bytes(self, wish: Wish) -> int:
         points = [(point.budget, point.seconds) for point in self.points]
-        return wish.bytes(WishCosts(self.store_all, lambda: self.store_all, lambda: self.least, lambda: points))
+        return wish.bytes(WishCosts(self._whole, lambda: self.store_all, lambda: self.least, lambda: points))
 
     def __str__(self) -> str:
         size = _core.format_bytes
@@ -164,28 +150,12 @@ def probe(
     chunk = checked_chunk("probe", chunk)
     given, modules = named(params)
     options = Options(
-        Allowance(0), listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe")
+        Allowance(UNLIMITED), listed(tiers), strategy, params=given, modules=modules, codecs=codecs_of(codec, "probe")
     )
-    cuts = []
-    with explained("probe", xs):
-        for best in [chunk] if chunk is not None else chunks(loop.inputs.length):
-            cuts.append(_cut(loop, min(best, loop.inputs.length), options))
-    return Probe(cuts, options)
-
-
-def _cut(given: Given, chunk: int, options: Options) -> _Cut:
-    initial, inputs = given.start.leaves, given.inputs.leaves
-    device = device_of(given.f, initial, inputs)
-    around = Surroundings(given.f, device, True, options.modules)
-    key = given.key(chunk, device, options.codecs), around.fingerprint(), options.budget.nesting
-    before = around.look()
-    try:
-        with torch.enable_grad():
-            blocks = Stateful(given.blocks(chunk, device), around.outside)
-            loop = Loop(blocks, given.f, initial, inputs, device, options, key, around, before, len(initial))
-            seen = settled(loop, examine)
-    finally:
-        around.put_back(before)
-    chain = seen.chain(options, device)
-    speeds = [speed_of(tier, chain[0].state, device) for tier in options.tiers]
-    return _Cut(chunk, given.inputs.length, seen.known.costs, chain, speeds)
+    device = device_of(loop.f, loop.start.leaves, loop.inputs.leaves)
+    chunking = loop.chunking(device, options)
+    if chunk is None and loop.inputs.length < SHORTEST:
+        chunk = 1
+    with explained("probe", xs), torch.enable_grad():
+        law = chunking.law() if chunk is None else chunking.law_at(min(chunk, loop.inputs.length))
+    return Probe(chunking, law, chunk and law.long[0])

@@ -15,9 +15,11 @@ from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.codec import Codec
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.codec.tape import Recording, roots
+from ebb._loop.growth import Growth
 from ebb._loop.holders import collected
 from ebb._loop.surprises import TooHeavy
-from ebb._loop.tape import Origins, Outputs, State, Tape, Weight
+from ebb._loop.tape import Origins, Outputs, Pattern, State, Tape, Weight, there
+from ebb._tensor.allocated import allocated
 from ebb._tensor.captures import Known, sequence_number
 from ebb._tensor.context import Surroundings
 from ebb._tensor.scale import Scale
@@ -36,6 +38,7 @@ class Facts:
     differentiable: list[bool] = field(default_factory=list)  # the leaves of the final carry
     outputs: list[bool] = field(default_factory=list)  # which outputs are differentiable
     weight: Weight | None = None  # of the heaviest tape that is planned for; None: they are not weighed
+    growth: Growth | None = None  # where tapes have been alike for so long that only suspects are weighed
     without: frozenset[int] = frozenset()  # leaves of the carry, behind the caller's, that have no gradient
 
     def kept(self, state: State, name: str) -> State:
@@ -53,6 +56,22 @@ class Gradients:
     params: list[Tensor | None]
 
 
+@dataclass(frozen=True)
+class Back:
+    """What a block is reversed with: the carry before it, the gradients after it, those of its ys, and those that come first in the
+    gradients of the carry before."""
+
+    block: int
+    live: Leaves
+    gradients: Gradients
+    given: list[Tensor | None]
+    seeds: list[Tensor | None]
+
+    def pattern(self, blocks: Blocks) -> Pattern:
+        kinds = there(self.gradients.carry), there(self.given), there(self.seeds)
+        return Pattern(self.block == 0, blocks.steps(self.block), *kinds)
+
+
 class Recorder:
     """Runs blocks with a graph, and goes back over it."""
 
@@ -61,8 +80,8 @@ class Recorder:
         self._known: Known | None = None
         self._theirs: set[int] | None = None  # addresses of what is the caller's
 
-    def taped(self, block: int, live: Leaves) -> tuple[Tape, Leaves]:
-        """The tape, and what the block got for its carry."""
+    def taped(self, block: int, live: Leaves, snapshot: bool = True) -> tuple[Tape, Leaves]:
+        """The tape, and what the block got for its carry. Without `snapshot` it does not know what f changes beside."""
         without = self.facts.without
         carry = [
             leaf.detach().requires_grad_() if can_have_gradient(leaf) and k not in without else leaf
@@ -89,7 +108,8 @@ class Recorder:
                     f"{self.blocks.name}: what f keeps outside of its arguments ({', '.join(self.around.outside.names())}) has a "
                     f"gradient in block {block} that it had not in the first one; make it a part of the carry"
                 )
-        after = State([None if leaf is None else leaf.detach() for leaf in out], self.around.snapshot())
+        beside = self.around.snapshot() if snapshot else None
+        after = State([None if leaf is None else leaf.detach() for leaf in out], beside)
         return Tape(carry, inputs, out, ys, after, since), given
 
     def taped_and_saved(self, block: int, live: Leaves, scale: Scale) -> tuple[Tape, Leaves]:
@@ -123,6 +143,23 @@ class Recorder:
         if found > cap:
             raise TooHeavy
         return tape, given, None if found <= most.bytes else Weight(found, scale.total, max(counts))
+
+    def watched(self, block: int, live: Leaves, most: Weight, growth: Growth) -> tuple[Tape, Leaves]:
+        """Weighed where it takes more memory than others did. Raises TooHeavy as `weighed` does."""
+        read = allocated(self.around.device)
+        assert read is not None
+        before, start = self.around.snapshot(), read()
+        tape, given = self.taped(block, live)
+        taken = read() - start
+        if not growth.is_suspect(taken):
+            return tape, given
+        with torch.enable_grad():
+            nodes = sequence_number() - tape.since
+        del tape, given
+        self.around.restore(before)
+        tape, given, _ = self.weighed(block, live, most, most.cap)
+        growth.clear(taken, most.cap, nodes)
+        return tape, given
 
     def recorded(self, block: int, live: Leaves, cautious: bool = False) -> tuple[Tape, int]:
         """A block recorded as a plan has it done, and with a codec the bytes that its tape takes, else 0. `cautious`: as

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ebb._base.cache import Section, cache
 from ebb._loop.costs import Costs
-from ebb._loop.tape import Weight
+from ebb._loop.growth import Growth
+from ebb._loop.tape import Pattern, Weight
 from ebb._loop.wishes import Settled
 
 
@@ -25,6 +27,9 @@ class Remembered:
     outweighed: bool = False  # by a block that was seen since
     varies: bool = False  # not all blocks weigh the same
     calls: int = 0  # in a row in which no tape was too heavy
+    patterns: Counter[Pattern] = field(default_factory=Counter)  # of gradients that blocks were given in one backward
+    growth: Growth = field(default_factory=Growth)
+    copies: bool = False  # from the host to a GPU
 
     @property
     def alike(self) -> bool:
@@ -38,6 +43,7 @@ class Remembered:
 
     def note_too_heavy(self) -> None:
         self.outweighed = self.varies = True
+        self.growth = Growth()
         self.fits.clear()
         self.settled.clear()
 

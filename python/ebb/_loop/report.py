@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ebb import _core
+from ebb._tensor.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Extent:
 
     blocks: int  # the steps of the plan
     length: int  # what they are made of
+    chunk: int  # of which each but the last is made
     device: str
     unit: str = "time steps"
 
@@ -50,9 +52,11 @@ class Report:
         self.budget = budget
         self.costs = costs
         self.predicted = prediction
-        self.measured: dict[str, Any] = {}
+        self._measured: dict[str, Any] = {}
+        self._clock: Clock | None = None  # that has not been asked yet
         self.remarks: list[str] = []
         self.coding: Coding | None = None  # where `codec` was named, and used
+        self.graphs = False  # blocks run as CUDA graphs
 
     @classmethod
     def plain(cls, costs: Any, extent: Extent, budget: int) -> Report:
@@ -71,25 +75,36 @@ class Report:
         self.strategy, self.costs, self.predicted = plan.strategy, costs, _prediction(plan)
 
     @property
+    def measured(self) -> dict[str, Any]:
+        """What happened. A GPU is waited for."""
+        if self._clock is not None:
+            self._measured["seconds"], self._clock = self._clock.seconds(), None
+        return self._measured
+
+    @property
     def done(self) -> bool:
-        return bool(self.measured)
+        return bool(self._measured)
 
     @property
     def slowdown(self) -> float:
         """Predicted seconds over those of a plain loop, which keeps everything."""
         plain = self.steps * self.costs.plain
-        return max(1.0, self.predicted["seconds"] / plain) if plain > 0 and self.strategy != "store_all" else 1.0
+        if plain <= 0 or (self.strategy == "store_all" and not self.graphs):
+            return 1.0
+        return float(max(0.0 if self.graphs else 1.0, self.predicted["seconds"] / plain))
 
-    def finish(self, report: _core.Report) -> None:
+    def finish(self, report: _core.Report, clock: Clock) -> None:
+        """`clock` ran with it."""
+        self._clock = clock
         found = report.measured
         places = ["fast", *report.tiers]
         self.steps = found.steps
-        self.measured = {
+        self._measured = {
             "forwards": found.forwards,
             "advances": found.advances,
             "records": found.records,
             "actions": found.actions,
-            "seconds": found.seconds,
+            "seconds": 0.0,
             "states_kept": found.states_kept,
             "tapes_kept": found.tapes_kept,
             "first_states": dict(zip(places, found.first_states)),
@@ -107,12 +122,19 @@ class Report:
         """Time steps, or stages of a Chain."""
         return self.extent.length if self._foreseen else self.steps
 
+    @property
+    def chunk(self) -> int:
+        """Time steps of a block; the last one may have fewer."""
+        return self.extent.chunk if self._foreseen else 1
+
     def brief(self) -> str:
         """A line."""
         memory = f"{_core.format_bytes(self.predicted['peak']['fast'])} of {_core.format_bytes(self.budget)}"
         text = f"{self.length} {self.extent.unit} in {memory} of memory ({self.extent.device})"
-        if self.strategy == "store_all":
+        if self.strategy == "store_all" and not self.graphs:
             text += ", everything kept"
+        elif self.graphs:
+            text += ", as CUDA graphs"
         else:
             forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
             again = round((forwards - self.steps) * self.length / self.steps)
@@ -127,12 +149,14 @@ class Report:
         return {
             "strategy": self.strategy,
             "steps": self.steps,
+            "chunk": self.chunk,
             "time_steps": self.length,
             "device": self.extent.device,
             "budget": self.budget,
             "predicted": self.predicted,
             "measured": self.measured,
             "step": vars(self.costs),
+            "graphs": self.graphs,
             "remarks": self.remarks,
             "coding": None if self.coding is None else asdict(self.coding),
         }
@@ -143,7 +167,7 @@ class Report:
     def __str__(self) -> str:
         size = _core.format_bytes
         costs = self.costs
-        each = "stage" if self.extent.unit == "stages" else f"{self._chunk} step{'s' if self._chunk > 1 else ''}"
+        each = "stage" if self.extent.unit == "stages" else f"{self.chunk} step{'s' if self.chunk > 1 else ''}"
         lines = [
             self.brief(),
             "",
@@ -162,10 +186,6 @@ class Report:
             traffic = f", written {size(moved[0])}, read {size(moved[1])}" if moved else ""
             lines.append(f"  {'memory' if name == 'fast' else name:<13} {size(peak)}{traffic}")
         return "\n".join(lines + [f"  note          {remark}" for remark in self.remarks])
-
-    @property
-    def _chunk(self) -> int:
-        return -(-self.length // max(1, self.steps))
 
 
 def _in_words(strategy: str) -> str:

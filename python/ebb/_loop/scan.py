@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,16 +12,16 @@ from torch import Tensor
 
 from ebb._base.budget import Budget, allowance_of
 from ebb._base.errors import Error
-from ebb._base.wish import Wish
 from ebb._loop.arguments import (
     Options,
     check_nothing,
     checked_chunk,
     checked_codecs,
-    chunks,
+    checked_graph,
     device_of,
     explained,
     named,
+    refuse_captures,
     refuse_transforms,
 )
 from ebb._loop.engine import NOTHING, InBudget, in_budget
@@ -30,7 +29,7 @@ from ebb._loop.fits import Fits
 from ebb._loop.given import Given
 from ebb._loop.last_report import reported
 from ebb._loop.scan_blocks import ScanBlocks, pair_of, stacked_shape
-from ebb._loop.surprises import ATTEMPTS, TooHeavy, TooOften
+from ebb._loop.surprises import ATTEMPTS, TooHeavy
 from ebb._tensor.eager import eager
 from ebb._tensor.trees import Structure, check_alike, check_outputs, kind_of
 from ebb.tiers import Tier, listed
@@ -56,6 +55,7 @@ def scan(
     verify: bool = False,
     params: Iterable[Tensor] | torch.nn.Module | None = None,
     codec: Any = None,
+    graph: bool | None = None,
 ) -> tuple[Any, Any]:
     """Runs ``carry, y = f(carry, x)`` over time and returns the last carry and all ys, stacked.
 
@@ -85,7 +85,7 @@ def scan(
         bytes x time are least by what the first call measures. `ebb.last_report().budget` says which bytes it became. None: no
         limit, plain autograd.
     tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
-    chunk: time steps that are kept or run again together. None: chosen by the length.
+    chunk: time steps that are kept or run again together. None: chosen with the plan, for the least time within the budget.
     length: how many time steps to run, where xs has more or does not say.
     lengths: one for each sample, a list or a tensor, where xs is padded: after its own last step a sample's carry stays as it
         is and its ys are zeros without a gradient. What is in the padding does not matter. Samples are the first dimension
@@ -100,6 +100,8 @@ def scan(
     codec: what graphs keep, made smaller: "bits" (exact: a bit for each 0 or 1, spikes), "bf16", "fp16", "int8" or
         "pool:N" (lossy: gradients are approximate, results are not; `ebb.verify` measures it). A pair, or
         {"tape": ..., "state": ...}, names one for states too; from a lossy state steps are run again approximately.
+    graph: on a GPU, from the second call on, blocks are replayed as CUDA graphs, which takes a fraction of the time: None,
+        where everything that f sees can be listed and captured (the report says why not); True, or else an error; False, never.
 
     Raises `ebb.Error`, with `least_budget` where the budget is too small. What f raises comes through unchanged.
     """
@@ -113,9 +115,18 @@ def scan(
         with explained("scan", xs, planned=False):
             return given.results(*_plain(given, device))
     tensors, modules = named(params)
+    refuse_captures("scan")
     refuse_transforms("scan", given.start.leaves + given.inputs.leaves + tensors)
     options = Options(
-        allowance_of(budget), listed(tiers), strategy, preserve_rng_state, verify, tensors, modules, codecs=codecs
+        allowance_of(budget),
+        listed(tiers),
+        strategy,
+        preserve_rng_state,
+        verify,
+        tensors,
+        modules,
+        codecs=codecs,
+        graph=checked_graph("scan", graph),
     )
     with explained("scan", xs):
         for _ in range(ATTEMPTS):
@@ -137,23 +148,11 @@ def scan(
 
 
 def _planned(given: Given, chunk: int | None, device: torch.device, options: Options) -> tuple[ScanBlocks, InBudget]:
-    """In chunks as long as the caller says, or in the longest that fit without running steps too often."""
-    inputs, start = given.inputs, given.start
-    tried = chunks(inputs.length) if chunk is None else [chunk]
-    if options.budget.wish == Wish("memory"):
-        tried = tried[-1:]  # shorter ones take less
-    for best in tried:
-        blocks = given.blocks(best, device)
-        try:
-            key = given.key(best, device, options.codecs)
-            how = replace(options, divisible=best != tried[-1])
-            return blocks, in_budget(blocks, given.f, start.leaves, inputs.leaves, device, how, key)
-        except TooOften:
-            pass
-        except Error as error:
-            if best == tried[-1] or error.code != "infeasible_budget":
-                raise
-    raise AssertionError
+    """In chunks as long as the caller says, or as make the fastest plan."""
+    if chunk is None:
+        return given.chunking(device, options).run()
+    blocks, key = given.blocks(chunk, device), (given.key(device, options.codecs), chunk)
+    return blocks, in_budget(blocks, given.f, given.start.leaves, given.inputs.leaves, device, options, key)
 
 
 def _plain(
@@ -168,8 +167,8 @@ def _plain(
     kept: list[list[Tensor]] = []
     sums: list[Tensor] = []
     steps = range(inputs.length)
-    for t in reversed(steps) if given.reverse else steps:
-        tree, y = pair_of(given.f(tree, inputs.at(t, columns, t)))
+    for x in inputs.each(steps[::-1] if given.reverse else steps, columns):
+        tree, y = pair_of(given.f(tree, x))
         if look is not None:
             look()
         if structure is None:

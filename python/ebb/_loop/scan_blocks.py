@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,12 +58,16 @@ class Inputs:
         """Which tell whether f has changed them; tensors of inference_mode have none."""
         return [0 if leaf.is_inference() else leaf._version for leaf in self.leaves]
 
-    def at(self, t: int, columns: list[tuple[Tensor, ...]], position: int) -> Any:
+    def each(self, times: range, columns: list[tuple[Tensor, ...]]) -> Iterable[Any]:
+        """x at each of these times, one after the other. `columns`: the leaves at all of them, in the order of time."""
         if self.function is not None:
-            return self.function(t)
+            return map(self.function, times)
         if self.structure is None:
-            return None
-        return self.structure.fill([column[position] for column in columns])
+            return itertools.repeat(None, len(times))
+        if times.step < 0:
+            columns = [column[::-1] for column in columns]
+        rows = zip(*columns) if columns else itertools.repeat((), len(times))
+        return map(self.structure.fill, rows)
 
 
 def time_first(xs: Any, dim: int) -> Any:
@@ -144,6 +150,11 @@ class ScanBlocks:
         self._output_gradients: list[Tensor | None] = []
         self.input_gradients: list[Tensor | None] = []
 
+    @property
+    def listed(self) -> bool:
+        """All inputs are there before the loop begins."""
+        return self._inputs.function is None
+
     def between(self, look: Callable[[], None] | None) -> None:
         self._look = look
 
@@ -151,6 +162,38 @@ class ScanBlocks:
         """Which of xs: with `reverse` blocks are counted from the end."""
         start, end = block * self._chunk, min(self.length, (block + 1) * self._chunk)
         return (self.length - end, self.length - start) if self._backwards else (start, end)
+
+    def steps(self, block: int) -> int:
+        start, end = self.span(block)
+        return end - start
+
+    @property
+    def reduces(self) -> bool:
+        return self._reduce is not None
+
+    def sums(self) -> list[Tensor]:
+        """Of the outputs by now, where they are added up."""
+        return list(self.outputs) if self._reduce is not None else []
+
+    @contextlib.contextmanager
+    def going_on_from(self, sums: list[Tensor]) -> Iterator[None]:
+        """A block that runs inside adds its outputs to these, where they are added up."""
+        before = self.outputs
+        if self._reduce is not None:
+            self.outputs = sums
+        try:
+            yield
+        finally:
+            self.outputs = before
+
+    def known_outputs(self) -> Any:
+        """What the first block has shown of them, for `expect`."""
+        return self.y, self._y_leaves, list(self._y_kinds)
+
+    def expect(self, known: Any) -> None:
+        """As other blocks of the same function were seen to have them."""
+        self.y, self._y_leaves, kinds = known
+        self._y_kinds = list(kinds)
 
     def _order(self, items: Any) -> Any:
         return items[::-1] if self._backwards else items
@@ -165,6 +208,9 @@ class ScanBlocks:
             found.append(part.requires_grad_() if gradients and leaf.requires_grad else part)
         return found
 
+    def inputs_with_gradient(self) -> list[bool]:
+        return [leaf.requires_grad for leaf in self._inputs.leaves]
+
     def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
         start, end = self.span(block)
         columns = [part.unbind(0) for part in inputs]
@@ -173,10 +219,11 @@ class ScanBlocks:
         ys: list[Tensor] = []
         # A sum goes on from where the block before left it; when the block runs again, from anywhere.
         sums: list[Tensor] | None = list(self.outputs) if self._reduce is not None and self.outputs else None
-        for t in self._order(range(start, end)):
-            tree, y = pair_of(self._f(tree, self._inputs.at(t, columns, t - start)))
-            if self._look is not None:
-                self._look()
+        f, look = self._f, self._look
+        for x in self._inputs.each(self._order(range(start, end)), columns):
+            tree, y = pair_of(f(tree, x))
+            if look is not None:
+                look()
             if self.y is None:
                 self.y = Structure(y, "y")
                 self._y_leaves = self.y.tensors
@@ -185,7 +232,8 @@ class ScanBlocks:
             if self._reduce is None:
                 ys += present
                 continue
-            self._check_kinds([[leaf] for leaf in present])
+            if self._y_kinds != [kind_of(leaf) for leaf in present]:
+                self._check_kinds([[leaf] for leaf in present])
             if sums is None and block > 0:
                 sums = [torch.zeros_like(leaf) for leaf in present]
             sums = present if sums is None else [total + leaf for total, leaf in zip(sums, present)]
@@ -248,7 +296,8 @@ class ScanBlocks:
             if gradient is None:
                 columns.append([gradient] * (end - start))
             else:
-                columns.append(self._order(gradient.movedim(self._dim, 0)[start:end].unbind(0)))
+                whole = gradient if self._dim == 0 else gradient.movedim(self._dim, 0)
+                columns.append(self._order(whole[start:end].unbind(0)))
         return [g for row in zip(*columns) for g in row]
 
     def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:

@@ -7,9 +7,12 @@ in which its uses are reached, last first, so what later blocks gave is put in f
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +23,9 @@ from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.codec.tape import Recording
 from ebb._loop.holders import holds
-from ebb._loop.recorder import Recorder, origins_of
+from ebb._loop.recorder import Back, Recorder, origins_of
 from ebb._loop.surprises import ChangesLater, TooHeavy
-from ebb._loop.tape import Head, Origins, Outputs, State, Tape, Weight
+from ebb._loop.tape import Head, Origins, Outputs, Pattern, State, Tape, Weight
 from ebb._loop.tiers import TorchTiers
 from ebb._tensor.outside import Form, filled
 
@@ -32,7 +35,7 @@ class TorchStep:
 
     recorder: the blocks, and what is known of them. initial: where they begin. head: the first block, if it has run already.
     until: where the length is unknown: it ends in a state of which this is true. verify: steps that run again are compared.
-    ahead: the steps are weighed that the first forward only passes, too."""
+    ahead: the steps are weighed that the first forward only passes, too. patterns: counts what is given to blocks in backward."""
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class TorchStep:
         until: Callable[[Leaves], bool] | None = None,
         verify: bool = False,
         ahead: bool = False,
+        patterns: Counter[Pattern] | None = None,
     ):
         self.blocks, self.around, self.facts = recorder.blocks, recorder.around, recorder.facts
         self.initial = initial
@@ -52,6 +56,7 @@ class TorchStep:
         self._tiers = tiers
         self._until = until
         self._ahead = ahead
+        self._patterns = patterns
         self._mute = False  # outputs are with the caller already
         self._seen: dict[int, int] | None = {} if verify else None
         self._gradients = recorder.no_gradients([])
@@ -62,10 +67,20 @@ class TorchStep:
         self.left: list[bool] | None = None  # which leaves of the last carry have a gradient, where that was seen
         self._beside: dict[int, tuple[list[Form], list[Any]]] = {}  # what is no tensor of states in slow tiers
         self._live: Leaves = []
+        self._of_outputs: tuple[int, list[Tensor | None]] = (-1, [])  # the gradients of one block's, and which
 
     def plan_for(self, weight: Weight) -> None:
         """Tapes may weigh so much from now on."""
-        self.facts = replace(self.facts, weight=weight)
+        self.facts = replace(self.facts, weight=weight, growth=None)
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around a forward or a backward."""
+        return contextlib.nullcontext()
+
+    def end_forward(self) -> None:
+        """Raises ChangesLater where f has changed more than was known."""
+        if self.around.learn():
+            raise ChangesLater
 
     def begin(self) -> None:
         """A forward begins at the initial state."""
@@ -90,6 +105,7 @@ class TorchStep:
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         self._gradients = self.recorder.no_gradients(adjoint)
         self._last = True
+        self._of_outputs = (-1, [])
 
     def end_backward(self) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
         """The gradients of the initial carry, of the inputs and of the parameters."""
@@ -152,11 +168,13 @@ class TorchStep:
             self._record(block, first, outside)
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:
-        codec, weight = self.facts.tape_codec, self.facts.weight
+        codec, weight, growth = self.facts.tape_codec, self.facts.weight, self.facts.growth
         recording = None if codec is None else Recording(codec, outside)
         if recording is not None:
             with recording.hooks():
                 tape, given = self.recorder.taped(block, self._live)
+        elif weight is not None and growth is not None:
+            tape, given = self.recorder.watched(block, self._live, weight, growth)
         elif weight is not None:
             tape, given, _ = self.recorder.weighed(block, self._live, weight, weight.cap)
         else:
@@ -206,8 +224,22 @@ class TorchStep:
     def _reverse(self, block: int, tape: Tape) -> None:
         last = self._last
         self._check_differentiable(block, tape)
-        given = self.blocks.output_gradients(block)
-        # What is an output and goes on in the carry gets its gradients as outputs where it is used for the last time, before all others.
+        given, seeds, after = self._outputs_in_order(block, tape)
+        if last:
+            # Whoever got the last carry uses it after all steps, and so before them when going back.
+            for m, outputs in enumerate(after):
+                if outputs is not None and tape.out[m].requires_grad:
+                    self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
+        if self._patterns is not None:
+            self._patterns[Back(block, tape.carry, self._gradients, given, seeds).pattern(self.blocks)] += 1
+        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds)
+        if of_inputs:
+            self.blocks.take_input_gradients(block, of_inputs)
+
+    def _outputs_in_order(self, block: int, tape: Tape) -> tuple[list[Tensor | None], list[Tensor | None], Any]:
+        """The gradients of the ys and those that come first in the carry before, with the outputs that the carry after is. What
+        is an output and goes on in the carry gets its gradients as outputs where it is used for the last time, before all others."""
+        given = list(self._output_gradients(block))
         after = self._origins.get(block) or ()
         gone_on = {id(outputs.before(block)) for outputs in after if outputs is not None}
         for outputs in after:
@@ -218,14 +250,12 @@ class TorchStep:
             None if outputs is None or id(outputs) in gone_on else self._sum_of(outputs, leaf, tape.ys, given)
             for outputs, leaf in zip(self._origins.get(block - 1) or (), tape.carry)
         ]
-        if last:
-            # Whoever got the last carry uses it after all steps, and so before them when going back.
-            for m, outputs in enumerate(after):
-                if outputs is not None and tape.out[m].requires_grad:
-                    self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
-        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds)
-        if of_inputs:
-            self.blocks.take_input_gradients(block, of_inputs)
+        return given, seeds, after
+
+    def _output_gradients(self, block: int) -> list[Tensor | None]:
+        if self._of_outputs[0] != block:
+            self._of_outputs = block, self.blocks.output_gradients(block)
+        return self._of_outputs[1]
 
     def _sum_of(
         self,
@@ -237,7 +267,7 @@ class TorchStep:
     ) -> Tensor | None:
         """To `total` the gradient of a tensor as outputs of blocks before, and as those of this one's `ys` that are the leaf, which
         are then no longer `given`. Added up in the order of time, as the backward of torch.stack does."""
-        found = [self.blocks.output_gradients(block)[y] for block, y in outputs.places()]
+        found = [self._output_gradients(block)[y] for block, y in outputs.places()]
         for k, y in enumerate(ys):
             if y is leaf:
                 found.append(given[k])

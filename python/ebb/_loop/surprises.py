@@ -8,9 +8,5 @@ class ChangesLater(Exception):
     """f draws random numbers or changes something, and did not before."""
 
 
-class TooOften(Exception):
-    """Steps would run again so often that shorter blocks do better."""
-
-
 class TooHeavy(ChangesLater):
     """A block keeps more for its backward than any before."""

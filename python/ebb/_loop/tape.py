@@ -3,14 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ebb._loop.blocks import Leaves
 from ebb._tensor.context import Snapshot, View
 from ebb._tensor.trees import addresses, storage_bytes
+
+Flags = tuple[bool, ...]
+
+
+class Pattern(NamedTuple):
+    """Which gradients there are where a block is reversed. `head`: it is the first."""
+
+    head: bool
+    steps: int
+    carry: Flags
+    given: Flags
+    seeds: Flags
+
+
+def there(tensors: Sequence[Tensor | None]) -> Flags:
+    return tuple(t is not None for t in tensors)
 
 
 class Outputs:

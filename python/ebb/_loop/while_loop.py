@@ -15,9 +15,11 @@ from ebb._loop.arguments import (
     Options,
     check_nothing,
     checked_codecs,
+    checked_graph,
     device_of,
     explained,
     named,
+    refuse_captures,
     refuse_transforms,
     surroundings_key,
 )
@@ -48,6 +50,7 @@ def while_loop(
     verify: bool = False,
     params: Iterable[Tensor] | torch.nn.Module | None = None,
     codec: Any = None,
+    graph: bool | None = None,
 ) -> Any:
     """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. How often is not known before.
 
@@ -60,7 +63,8 @@ def while_loop(
 
     Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
     suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it, and
-    so do budgets that are shares or words. The carry, other arguments and errors as for `scan`.
+    so do budgets that are shares or words. `cond` runs between steps, also where those are replayed as CUDA graphs. The carry,
+    other arguments and errors as for `scan`.
     """
     if isinstance(expected, bool) or not isinstance(expected, int) or expected < 1:
         raise Error(f"while_loop: expected is {expected!r}; it is a number of steps, 1 or more")
@@ -77,6 +81,7 @@ def while_loop(
     alone = False
     if budget is not None and torch.is_grad_enabled():
         given, modules = named(params)
+        refuse_captures("while_loop")
         refuse_transforms("while_loop", [leaf for leaf in initial if leaf is not None] + given)
         device = device_of(step, initial, [])
         options = Options(
@@ -90,6 +95,7 @@ def while_loop(
             until,
             expected,
             codecs,
+            graph=checked_graph("while_loop", graph),
         )
         blocks = WhileBlocks(step, carry, expected)
         key = ("while_loop", function_key(f), codecs and codecs.key, *surroundings_key(start.known, [], device))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from ebb import _core
 from ebb._base.sizes import UNLIMITED
@@ -13,12 +13,12 @@ from ebb._loop.arguments import Options
 Settled = dict[Hashable, tuple[int, int]]  # by what was asked for: bytes, and those of keeping everything
 
 
-def ways(options: Options) -> _core.PlanOptions:
-    """How a call is planned."""
+def ways(options: Options, tiers: bool = False) -> _core.PlanOptions:
+    """How a call is planned, over tiers or without them."""
     how = _core.PlanOptions()
     how.strategy = options.strategy
     if options.unknown and how.strategy == "auto":
-        how.strategy = "async" if options.tiers else "online"
+        how.strategy = "async" if tiers else "online"
     how.tapes_stay = True
     how.length_unknown = options.unknown
     return how
@@ -33,19 +33,21 @@ def whole_bytes(chain: _core.Chain, speeds: list[_core.TierSpeed]) -> int:
 
 
 def settle(
-    options: Options, chain: _core.Chain, raw: _core.Chain, speeds: list[_core.TierSpeed], known: Settled
+    options: Options,
+    least: Callable[[], int],
+    chain: _core.Chain,
+    raw: _core.Chain,
+    speeds: list[_core.TierSpeed],
+    known: Settled,
 ) -> None:
-    """What the wish of a budget is in bytes, if it has one and nobody has said so before. `raw`: the chain without codecs, of
-    which a share is."""
+    """What the wish of a budget is in bytes, if it has one and nobody has said so before. `least`: bytes without which it does not
+    work. `raw`: the chain without codecs, of which a share is."""
     wish = options.budget.wish
     if wish is None or settle_as_before(options, known):
         return
 
-    def least() -> int:
-        return _core.least_budget(chain, _core.Platform(tiers=speeds), ways(options)) or 0
-
     def points() -> list[tuple[int, float]]:
-        how = ways(options)
+        how = ways(options, bool(speeds))
         if options.unknown:  # planned as if as long as expected
             how.strategy, how.length_unknown = options.strategy, False
         swept = _core.sweep(chain, _core.Platform(tiers=speeds), how, POINTS)
@@ -53,12 +55,12 @@ def settle(
 
     whole = whole_bytes(raw, speeds)
     options.budget.settle(wish.bytes(Costs(whole, lambda: whole, least, points)), whole)
-    known[_asked(options)] = options.budget.total, whole
+    known[asked(options)] = options.budget.total, whole
 
 
 def settle_as_before(options: Options, known: Settled) -> bool:
     """If it was settled before, for the same costs."""
-    found = known.get(_asked(options))
+    found = known.get(asked(options))
     if found is not None and not options.budget.settled:
         options.budget.settle(*found)
     return options.budget.settled
@@ -66,11 +68,12 @@ def settle_as_before(options: Options, known: Settled) -> bool:
 
 def fits_as_before(options: Options, known: Settled, fits: set[int]) -> bool:
     """It is one of the budgets that hold everything, as far as was seen; only then it is settled."""
-    found = known.get(_asked(options))
+    found = known.get(asked(options))
     if not options.budget.settled and (found is None or found[0] not in fits):
         return False
     return settle_as_before(options, known) and options.budget.total in fits
 
 
-def _asked(options: Options) -> Hashable:
+def asked(options: Options) -> Hashable:
+    """What bytes depend on beside costs."""
     return options.budget.wish, options.strategy, options.tiers, options.expected

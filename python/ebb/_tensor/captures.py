@@ -8,10 +8,12 @@ known or refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import methodcaller
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 from ebb._base.errors import Error
 
@@ -24,6 +26,7 @@ def _fresh_node() -> Any:
 
 
 LEAF = type(_fresh_node().next_functions[0][0])
+_number = methodcaller("_sequence_nr")
 
 
 def sequence_number() -> int:
@@ -38,10 +41,13 @@ class Known:
     def __init__(self, params: list[Tensor]):
         self._ids = {id(tensor) for tensor in params}
         self._edges = _edges(params)
+        self._nodes = {None, *_leaf_nodes(params)}
 
     def check(self, outputs: list[Tensor | None], own: list[Tensor | None], since: int, step: str) -> None:
         """Raises where the graph of the outputs, whose nodes have numbers from `since` on, reaches what is neither known
         nor one of `own`."""
+        if not self._edges and _reaches_only(self._nodes.union(_leaf_nodes(own)), outputs, since):
+            return
         leaves, crossings = _reached(outputs, self._ids | {id(tensor) for tensor in own}, self._edges, since)
         for leaf in leaves:
             raise Error(
@@ -53,6 +59,35 @@ class Known:
                 f"{step} differentiates through a tensor computed outside of f ({node.name()}) that the first step "
                 "did not use; name everything that f uses in params=, so that its gradient is not lost"
             )
+
+
+def _leaf_nodes(tensors: Iterable[Tensor | None]) -> list[Any]:
+    """Where the gradients of leaves arrive."""
+    return [get_gradient_edge(t).node for t in tensors if t is not None and t.requires_grad and t.grad_fn is None]
+
+
+def _reaches_only(seen: set[Any], outputs: Sequence[Tensor | None], since: int) -> bool:
+    """Whether the graph of the outputs ends at the nodes in `seen`, which gets all others, and has no older ones. In doubt no: a
+    walk for the usual case alone, since each step of it counts."""
+    if any(output is not None and output.requires_grad and output.grad_fn is None for output in outputs):
+        return False
+    found: list[Any] = list({output.grad_fn for output in outputs if output is not None and output.grad_fn is not None})
+    seen.update(found)
+    see, find = seen.add, found.append
+    ends: list[Any] = []  # leaves are among them, and where older nodes end, which lead to older ones alone
+    for each in found:
+        new = False
+        for node, _ in each.next_functions:
+            if node not in seen:
+                see(node)
+                find(node)
+                new = True
+        if not new:
+            ends.append(each)
+    try:
+        return LEAF not in set(map(type, ends)) and min(map(_number, ends), default=since) >= since
+    except AttributeError:
+        return False
 
 
 def _edges(tensors: Iterable[Tensor]) -> set[tuple[Any, int]]:

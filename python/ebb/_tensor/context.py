@@ -19,6 +19,7 @@ from ebb._tensor.reach import Reach
 from ebb._tensor.values import Value, global_generators, same_value, value_of
 
 _SMALL = 1 << 20  # bytes of a tensor beside modules whose values are compared, not only its version
+_OF_DEVICE = 1  # among the states of generators, that of the GPU's own
 
 
 class Snapshot(NamedTuple):
@@ -43,13 +44,21 @@ class View(NamedTuple):
     values: list[Any]
 
 
+class Changing(NamedTuple):
+    """What f was found to change, without the objects themselves."""
+
+    draws: bool
+    buffers: list[int]
+    moving: list[tuple[int, Any]]
+
+
 def _is_small(tensor: Tensor) -> bool:
     return not tensor.requires_grad and tensor.layout is torch.strided and tensor.nbytes <= _SMALL
 
 
 class Surroundings:
     def __init__(self, function: Callable, device: torch.device, random: bool, modules: Sequence[torch.nn.Module] = ()):
-        self._device = device
+        self.device = device
         self._kinds = ["cpu"] if device.type == "cpu" else ["cpu", device.type]
         self._autocast = [
             (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in self._kinds
@@ -69,7 +78,9 @@ class Surroundings:
         values = [value_of(thing, random) for thing in found.known.values()]
         self._all_values = [value for value in values if value is not None] + (global_generators() if random else [])
         self._moving_values: list[Value] = []
+        self.complete = found.complete  # all that f can read was looked at
         self.draws = False  # f draws random numbers
+        self.draws_elsewhere = False  # and not only from the device's own generator
         self.changed: list[Tensor] = []  # buffers that f changes
         self._still = View([], [], [], [], [])  # what look() saw before
         self._watched: list[tuple[Tensor, int]] = []  # tensors that are not known to change, and their versions
@@ -80,6 +91,17 @@ class Surroundings:
         self.draws, self.changed = known.draws, known.changed
         self.outside.moving = known.outside.moving
         self._moving_values = [self._all_values[known._all_values.index(value)] for value in known._moving_values]
+
+    def changing(self) -> Changing:
+        """What is found by now. Not the values of arrays and the like."""
+        known = {id(b) for b in self.changed}
+        places = [k for k, b in enumerate(self._all_buffers) if id(b) in known]
+        return Changing(self.draws, places, list(self.outside.moving))
+
+    def expect(self, found: Changing) -> None:
+        """What was found before about the same function, over objects that are the same."""
+        self.draws, self.changed = found.draws, [self._all_buffers[k] for k in found.buffers]
+        self.outside.moving = list(found.moving)
 
     def look(self) -> View:
         """Everything that might change."""
@@ -109,8 +131,10 @@ class Surroundings:
         if self.cached.learn():
             return True  # what computing them drew or changed says nothing about f
         before, now = self._still, self._versions()
-        late = self._random and not self.draws and not self._same(before.generators, self._generators())
+        drawn = [not torch.equal(a, b) for a, b in zip(before.generators, self._generators())] if self._random else []
+        late = any(drawn) and not self.draws
         self.draws = self.draws or late
+        self.draws_elsewhere |= any(yes for k, yes in enumerate(drawn) if k != _OF_DEVICE or self.device.type == "cpu")
         known = {id(b) for b in self.changed}
         written = [
             b
@@ -198,6 +222,11 @@ class Surroundings:
         found = {id(t) for t in self._tensors} | {id(p) for module in self._modules for p in module.parameters()}
         return all(id(tensor) in found for tensor in tensors)
 
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        """That are found from f."""
+        return list(self._modules)
+
     def fingerprint(self) -> tuple[Any, ...]:
         """What costs depend on of the modules that f uses."""
         return (
@@ -209,9 +238,10 @@ class Surroundings:
             *((t.requires_grad, t.shape, t.dtype) for t in self._tensors),
         )
 
-    @staticmethod
-    def _same(a: list[Tensor], b: list[Tensor]) -> bool:
-        return all(torch.equal(x, y) for x, y in zip(a, b))
+    @property
+    def turns(self) -> bool:
+        """f changes arrays, or draws from generators that are not PyTorch's."""
+        return bool(self._moving_values)
 
     @property
     def moves(self) -> bool:
@@ -252,16 +282,21 @@ class Surroundings:
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(self.cached.again())
-                if self.autocast:
-                    for kind, dtype, enabled in self._autocast:
-                        stack.enter_context(
-                            torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self._cached)
-                        )
+                stack.enter_context(self.casting())
                 yield
         finally:
             self.restore(kept)
             for place, key, value in undone:
                 place.put(key, value)
+
+    @contextlib.contextmanager
+    def casting(self) -> Iterator[None]:
+        """As autocast was where the loop began, in any thread."""
+        with contextlib.ExitStack() as stack:
+            if self.autocast:
+                for kind, dtype, enabled in self._autocast:
+                    stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self._cached))
+            yield
 
     def fresh_casts(self) -> None:
         """Casts that autocast keeps from a run without gradients would cut graphs of one with them, and those from another
@@ -271,16 +306,16 @@ class Surroundings:
 
     def _generators(self) -> list[Tensor]:
         states = [torch.get_rng_state()]
-        if self._device.type == "cuda":
-            states.append(torch.cuda.get_rng_state(self._device))
+        if self.device.type == "cuda":
+            states.append(torch.cuda.get_rng_state(self.device))
         return states + [generator.get_state() for generator in self._own_generators]
 
     def _set_generators(self, states: list[Tensor]) -> None:
         if not states:
             return
         torch.set_rng_state(states[0])
-        if self._device.type == "cuda":
-            torch.cuda.set_rng_state(states[1], self._device)
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(states[1], self.device)
         first = len(states) - len(self._own_generators)
         for generator, state in zip(self._own_generators, states[first:]):
             generator.set_state(state)

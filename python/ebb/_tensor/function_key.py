@@ -39,6 +39,19 @@ def function_key(function: Any) -> Any:
     return _key(function, ())
 
 
+def object_key(value: Any) -> Any:
+    """Numbers and words by value, functions as above, others by their identity."""
+    if isinstance(value, float):
+        return (type(value), value.hex())  # which tells zeros apart, and NaNs not
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return (type(value), value)
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return function_key(value)
+    if _slots(type(value)) and not hasattr(value, "__weakref__"):
+        return type(value), id(value)  # which must not be kept alive: what it holds may be a model
+    return _Same(value)
+
+
 def _key(value: Any, outer: tuple[int, ...]) -> Any:
     if hasattr(value, "untyped_storage"):
         return (value.shape, value.dtype)

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ebb._tensor.trees import rounded, storage_bytes
+from ebb._tensor.watching import Watching
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(Watching):
     """Bytes of the tensors that operations inside make and that are still alive: `live` and `peak`."""
 
     def __init__(self) -> None:
@@ -28,13 +28,16 @@ class LiveBytes(TorchDispatchMode):
         result = operation(*args, **(kwargs or {}))
         given = None
         for leaf in tree_leaves(result):
-            if not isinstance(leaf, Tensor) or leaf.is_sparse:
+            if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
                 continue
             memory = leaf.untyped_storage()
             if memory._cdata in self._seen:
                 continue
             if given is None:
-                given = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+                tensors = [
+                    t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.layout is torch.strided
+                ]
+                given = {t.untyped_storage()._cdata for t in tensors}
             if memory._cdata not in given:
                 self._add(memory, rounded(memory.nbytes(), leaf.device))
         return result

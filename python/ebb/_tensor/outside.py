@@ -11,6 +11,8 @@ import enum
 import types
 import weakref
 from collections.abc import Iterator
+from itertools import chain
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,8 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from ebb._base.errors import Error
-from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, changed, look, put_back, same, value_seen
+from ebb._tensor.function_key import object_key
+from ebb._tensor.places import MISSING, WHOLE, Items, Missing, Place, Seen, View, changed, look, put_back, value_seen
 from ebb._tensor.trees import flatten, leaves_of, mapped
 
 # What cannot change but by being bound anew.
@@ -79,10 +82,21 @@ class Outside:
         self.moving: list[tuple[int, Any]] = []
         self.own = 0
         self._start: list[Any] = []
-        self._still: list[tuple[Place, list[Any]]] = []
+        self._views: list[View] = []  # of what is not known to change
+        self._sizes: list[int] = []  # of the views
+        self._seen: list[Any] = []  # in them
         self._partly: list[tuple[Place, dict[Any, Any], set[Any]]] = []
         self.forms: list[Form] = []
         self._kinds: list[list[Kind]] | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        return self._places
+
+    @property
+    def start(self) -> list[Any]:
+        """What lies in the places that change where the loop begins."""
+        return self._start
 
     def look(self) -> Seen:
         return look(self._places)
@@ -113,14 +127,21 @@ class Outside:
         moving: dict[int, set[Any]] = {}
         for k, key in self.moving:
             moving.setdefault(k, set()).add(key)
-        self._still = [(place, seen[k][1]) for k, place in enumerate(self._places) if k not in moving]
+        self._views, self._sizes, self._seen = [], [], []
+        for k, place in enumerate(self._places):
+            views = [] if k in moving else place.views()
+            if views:
+                self._views += views
+                self._sizes += [len(seen[k][1]) // len(views)] * len(views)
+                self._seen += seen[k][1]
         self._partly = [(self._places[k], dict(zip(*seen[k])), keys) for k, keys in moving.items() if WHOLE not in keys]
 
     def is_still(self) -> bool:
         """Nothing has changed but what is known to."""
-        for place, values in self._still:
-            if not same(values, place.values()):
-                return False
+        if list(map(len, self._views)) != self._sizes:
+            return False
+        if not all(map(is_, self._seen, chain.from_iterable(self._views))):
+            return False
         for place, before, moving in self._partly:
             for key, value in zip(place.keys(), place.values()):
                 if key not in moving and before.get(key, MISSING) is not value:
@@ -281,6 +302,11 @@ def filled(leaves: list[Any], forms: list[Form]) -> list[Any]:
     """A carry with tensors also where another leaf is the same one."""
     at = _leaves_of(forms)
     return leaves[: len(leaves) - len(at)] + [leaves[k] for k in at]
+
+
+def forms_key(forms: list[Form]) -> Any:
+    """By which they are the same, but for their tensors."""
+    return [(form.spec, [part if type(part) is _At else object_key(part) for part in form.parts]) for form in forms]
 
 
 def _leaves_of(forms: list[Form]) -> list[int]:

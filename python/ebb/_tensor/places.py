@@ -7,7 +7,8 @@ for a module; holding on to what was seen keeps identities unique."""
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from operator import is_
 from typing import Any, Protocol
 
@@ -23,6 +24,27 @@ MISSING = Missing()
 WHOLE = object()  # the only key of a place that is one value
 
 
+class View(Protocol):
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class _Read:
+    """A view of values that must be asked for."""
+
+    __slots__ = ("_length", "_values")
+
+    def __init__(self, length: int, values: Callable[[], Iterable[Any]]):
+        self._length, self._values = length, values
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values())
+
+
 class Place(Protocol):
     name: str
 
@@ -30,6 +52,9 @@ class Place(Protocol):
         """Of the values. [WHOLE]: the place is one value."""
 
     def values(self) -> list[Any]: ...
+
+    def views(self) -> list[View]:
+        """Its values, as they are whenever one goes through them. All views of a place are of one length."""
 
     def get(self, key: Any) -> Any:
         """MISSING where there is nothing."""
@@ -54,6 +79,12 @@ class Names:
             return list(self._names.values())
         get = self._names.get
         return [get(key, MISSING) for key in self._only]
+
+    def views(self) -> list[View]:
+        names, only = self._names, self._only
+        if only is None:
+            return [names.values()]
+        return [_Read(len(only), lambda: map(names.get, only, repeat(MISSING)))]
 
     def get(self, key: Any) -> Any:
         return self._names.get(key, MISSING)
@@ -92,6 +123,9 @@ class Slots:
 
     def values(self) -> list[Any]:
         return [getattr(self._owner, key, MISSING) for key in self._names]
+
+    def views(self) -> list[View]:
+        return [_Read(len(self._names), self.values)] if self._names else []
 
     def get(self, key: Any) -> Any:
         return getattr(self._owner, key, MISSING)
@@ -135,6 +169,9 @@ class Cell:
     def values(self) -> list[Any]:
         return [self.get(WHOLE)]
 
+    def views(self) -> list[View]:
+        return [_Read(1, self.values)]
+
     def get(self, key: Any) -> Any:
         try:
             return self._cell.cell_contents
@@ -163,6 +200,9 @@ class Items:
     def values(self) -> list[Any]:
         return list(self._items)
 
+    def views(self) -> list[View]:
+        return [self._items]
+
     def get(self, key: Any) -> Any:
         return list(self._items)
 
@@ -188,6 +228,9 @@ class Entries(Items):
 
     def values(self) -> list[Any]:
         return [*self._items, *self._items.values()]
+
+    def views(self) -> list[View]:
+        return [self._items, self._items.values()]
 
     def get(self, key: Any) -> Any:
         return dict(self._items)

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import contextvars
 import functools
+import io
+import itertools
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -15,7 +19,7 @@ from torch import Tensor
 
 from ebb._tensor.places import Attributes, Cell, Entries, Items, Names, Place, Slots
 
-_DEEPEST = 6
+_DEEPEST = 10
 _LONGEST = 1000  # containers with more are data, not models
 _MOST = 20_000
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
@@ -23,6 +27,18 @@ _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _RUNNERS = frozenset({"accelerate", "ebb", "lightning", "lightning_fabric", "pytorch_lightning"})
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "torch"} | _RUNNERS
 _SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType)
+# Whose contents change and cannot be looked at.
+_OPAQUE = (
+    array.array,
+    contextvars.ContextVar,
+    io.IOBase,
+    itertools.count,
+    itertools.cycle,
+    memoryview,
+    types.GeneratorType,
+    types.MappingProxyType,
+)
+_FIXED = (*_SIMPLE, type(None), torch.dtype, torch.device, torch.Size)
 
 
 class Reach:
@@ -30,7 +46,7 @@ class Reach:
     What is reached in other ways is not found.
 
     modules: outermost only. tensors: those that are no parameters and no buffers. places: where a function may put a
-    value. known: all that was found, by id."""
+    value. known: all that was found, by id. names: that code uses, of attributes too. complete: nothing was left out since it is too much, or too deep."""
 
     def __init__(self, function: Any, modules: Iterable[torch.nn.Module] = ()):
         self.modules: list[torch.nn.Module] = []
@@ -38,15 +54,31 @@ class Reach:
         self.generators: list[torch.Generator] = []
         self.places: list[Place] = []
         self.known: dict[int, Any] = {}
+        self.names: set[str] = set()
+        self.complete = True
         self._classes: set[type] = set()
+        self._files: dict[int, types.ModuleType] = {}  # modules of Python, by id
+        self._modules_seen: set[tuple[str, ...]] = set()
         self._found: collections.deque[tuple[Any, int, str]] = collections.deque()
         self._found.extend((module, 0, "") for module in modules)
         self._found.append((function, 0, getattr(function, "__name__", "f")))
+        self._walk()
+        for module in list(self._files.values()):
+            for inner, name in self._of_module(module, sorted(self.names)):
+                self._found.append((inner, 1, name))
+        self._walk()
+        self.complete = self.complete and not self._found
+
+    def _walk(self) -> None:
         while self._found and len(self.known) <= _MOST:
             value, depth, name = self._found.popleft()
-            if id(value) not in self.known and depth <= _DEEPEST:
-                self.known[id(value)] = value
-                self._take(value, depth, name)
+            if id(value) in self.known:
+                continue
+            if depth > _DEEPEST:
+                self.complete = self.complete and isinstance(value, _FIXED)
+                continue
+            self.known[id(value)] = value
+            self._take(value, depth, name)
 
     def _take(self, value: Any, depth: int, name: str) -> None:
         if isinstance(value, Tensor):
@@ -58,19 +90,25 @@ class Reach:
             self._take_module(value, depth)
         elif isinstance(value, type):
             self._take_class(value, depth)
+        elif isinstance(value, _OPAQUE):
+            self.complete = False
         elif not isinstance(value, _SIMPLE):
             if not isinstance(value, types.FunctionType):
                 self._take_class(type(value), depth)
+            # A function of ours around the caller's takes no depth away from it.
+            deeper = depth + (not isinstance(value, types.FunctionType) or not _is_ours(value))
             for inner, inner_name in self._inside(value, name):
-                if not isinstance(inner, _SIMPLE):
-                    self._found.append((inner, depth + 1, inner_name))
+                if isinstance(inner, types.ModuleType):
+                    self._files[id(inner)] = inner
+                elif not isinstance(inner, _SIMPLE):
+                    self._found.append((inner, deeper, inner_name))
 
     def _take_module(self, module: torch.nn.Module, depth: int) -> None:
         for part in module.modules():
             self.known[id(part)] = part
             owner = type(part).__name__
             self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
-            if type(part).__module__.partition(".")[0] == "ebb":
+            if _is_ours(type(part)):
                 continue  # whose attributes are reports
             self.places.append(Names(vars(part), owner))
             self._take_class(type(part), depth)
@@ -89,18 +127,24 @@ class Reach:
             for key, inner in zip(attributes.keys(), attributes.values()):
                 self._found.append((inner, depth + 1, attributes.said(key)))
             for inner in vars(each).values():
-                if isinstance(inner, types.FunctionType):
+                inner = inner.fget if isinstance(inner, property) else getattr(inner, "__func__", inner)
+                if isinstance(inner, (types.FunctionType, type)):
                     self._found.append((inner, depth + 1, inner.__name__))
 
     def _inside(self, value: Any, name: str) -> Iterator[tuple[Any, str]]:
+        if type(value).__module__ != "builtins" and isinstance(value, (list, dict, set, tuple, collections.deque)):
+            own = getattr(value, "__dict__", None)
+            if own:
+                self.places.append(Names(own, type(value).__name__))
+                yield from ((inner, f"{type(value).__name__}.{key}") for key, inner in own.items())
         if isinstance(value, (list, collections.deque, set)):
-            if len(value) <= _LONGEST:
+            if self._is_short(value):
                 self.places.append(Items(value, name))
                 yield from ((inner, f"{name}[{k}]") for k, inner in enumerate(value))
         elif isinstance(value, (tuple, frozenset)):
-            yield from ((inner, name) for inner in (value if len(value) <= _LONGEST else ()))
+            yield from ((inner, name) for inner in (value if self._is_short(value) else ()))
         elif isinstance(value, dict):
-            if len(value) <= _LONGEST:
+            if self._is_short(value):
                 self.places.append(Entries(value, name))
                 yield from ((inner, f"{name}[{key!r}]") for key, inner in value.items())
         elif isinstance(value, functools.partial):
@@ -120,6 +164,11 @@ class Reach:
                 self.places.append(slots)
                 yield from zip(slots.values(), (slots.said(key) for key in slots.keys()))
 
+    def _is_short(self, container: Any) -> bool:
+        short = len(container) <= _LONGEST
+        self.complete = self.complete and short
+        return short
+
     def _of_function(self, function: types.FunctionType) -> Iterator[tuple[Any, str]]:
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             self.places.append(Cell(cell, key))
@@ -134,12 +183,41 @@ class Reach:
         everywhere = function.__globals__
         if str(everywhere.get("__name__")).partition(".")[0] in _LIBRARIES:
             return
-        names = [key for key in _names_of(function.__code__) if not isinstance(everywhere.get(key), types.ModuleType)]
+        used = list(_names_of(function.__code__))
+        self.names.update(used)
+        names = [key for key in used if not isinstance(everywhere.get(key), types.ModuleType)]
         if names:
             self.places.append(Names(everywhere, "", tuple(names)))
         for key in names:
             if key in everywhere:
                 yield everywhere[key], key
+        for key in used:
+            # Imported at the top of the file, or in the function.
+            module = everywhere.get(key, sys.modules.get(key))
+            if isinstance(module, types.ModuleType):
+                self._files[id(module)] = module
+                yield from self._of_module(module, used)
+
+    def _of_module(self, module: types.ModuleType, used: list[str]) -> Iterator[tuple[Any, str]]:
+        """A file of settings, say: what the code may read of it, by the names that it has."""
+        names = [key for key in dict.fromkeys(used) if key in vars(module)]
+        seen = (module.__name__, *names)
+        if module.__name__.partition(".")[0] in _LIBRARIES or seen in self._modules_seen:
+            return
+        self._modules_seen.add(seen)
+        own = tuple(key for key in names if not isinstance(vars(module)[key], types.ModuleType))
+        if own:
+            self.places.append(Names(vars(module), module.__name__, own))
+        for key in names:
+            inner = vars(module)[key]
+            if isinstance(inner, types.ModuleType):
+                yield from self._of_module(inner, used)
+            else:
+                yield inner, f"{module.__name__}.{key}"
+
+
+def _is_ours(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] == "ebb"
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -87,6 +88,7 @@ class Structure:
             leaves, self._spec = _pytree.tree_flatten(_noded(tree))
         self.width = len(leaves)
         self._present = [leaf is not None for leaf in leaves]
+        self._full = all(self._present)
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise Error(
@@ -132,9 +134,9 @@ class Structure:
 
     def present(self, tree: Any) -> list[Tensor]:
         """The tensors of another tree; None is where it was."""
+        if self._alone and isinstance(tree, Tensor):
+            return [tree]
         leaves = self.leaves(tree)
-        if self._alone and leaves[0] is not None:
-            return [leaves[0]]
         if [leaf is not None for leaf in leaves] != self._present:
             raise Error(
                 f"{self._what} has None where it had a tensor, or a tensor where it had None; "
@@ -142,15 +144,17 @@ class Structure:
             )
         return [leaf for leaf in leaves if leaf is not None]
 
-    def tree(self, leaves: list[Any]) -> Any:
+    def tree(self, leaves: Sequence[Any]) -> Any:
         if self._alone:
             return leaves[0]
         if self._tuple:
             return tuple(leaves)
         return _pytree.tree_unflatten(leaves, self._spec)
 
-    def fill(self, tensors: list[Tensor]) -> Any:
+    def fill(self, tensors: Sequence[Tensor]) -> Any:
         """The tree with these tensors where it had tensors, and None where it had None."""
+        if self._full:
+            return self.tree(tensors)
         rest = iter(tensors)
         return self.tree([next(rest) if there else None for there in self._present])
 
@@ -199,6 +203,13 @@ def close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=0, atol=float(whole) * torch.finfo(a.dtype).eps ** 0.5, equal_nan=True)
 
 
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Also where they are no numbers."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(*(t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)))
+
+
 def can_have_gradient(leaf: Tensor | None) -> bool:
     return leaf is not None and (leaf.is_floating_point() or leaf.is_complex())
 
@@ -225,4 +236,11 @@ def rounded(nbytes: int, device: torch.device) -> int:
 
 
 def addresses(tensors: Any) -> set[int]:
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor is not None}
+    found = set()
+    for tensor in tensors:
+        if tensor is not None:
+            with contextlib.suppress(
+                NotImplementedError, RuntimeError
+            ):  # sparse ones, and DTensors, have none of their own
+                found.add(tensor.untyped_storage().data_ptr())
+    return found

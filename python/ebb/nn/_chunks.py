@@ -14,15 +14,19 @@ from torch import _VF, Tensor
 from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
-from ebb._loop.blocks import Leaves
+from ebb._loop.blocks import Leaves, OutputsApart
+from ebb._loop.chunking import Chunking, longest_of
 from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
 from ebb._loop.last_report import running_report, set_report
+from ebb.nn import _gated
 from ebb.nn._report import LayerReport
 from ebb.tiers import listed
 
-# Where the time of a call stops growing slower than its length.
-_CHUNK = {"cuda": 128, "cpu": 32}
+# The longer chunk that is measured, in time steps, and the length at which half of a call's time is what every call takes. Bits depend
+# on the chunk, so that it follows from bytes and these alone: no clock has a say, and all processes choose the same.
+_CHUNK = {"cuda": (128, 20.0), "cpu": (32, 2.0)}
+_GATED = (64, 8.0)
 _LONGEST = 65_535  # time steps that cuDNN takes at once
 _KERNELS: dict[str, Callable[..., Any]] = {
     "LSTM": _VF.lstm,
@@ -39,7 +43,13 @@ class _Kernel:
         self.weights = weights
         self.alike = False  # with and without gradients
         self.dtypes: list[torch.dtype] = []  # of the output and of the states; none: as they come
-        self._mode, self._bias, self._layers, self._backwards = layer.mode, layer.bias, layers, backwards
+        self._mode, self._bias, self.layers, self._backwards = layer.mode, layer.bias, layers, backwards
+
+    def start(self, states: list[Tensor]) -> list[Tensor]:
+        return states
+
+    def end(self, states: list[Tensor]) -> list[Tensor]:
+        return states
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         after, y = self._run(x, carry, batch_sizes)
@@ -57,7 +67,7 @@ class _Kernel:
             with torch.enable_grad():
                 return kernel._run(x, carry, batch_sizes)
         # cuDNN goes back only where it was told to train, and keeps more then; its results have the same bits.
-        rest = (self.weights, self._bias, self._layers, 0.0, torch.is_grad_enabled(), False)
+        rest = (self.weights, self._bias, self.layers, 0.0, torch.is_grad_enabled(), False)
         with warnings.catch_warnings():
             # Weights of one direction are a part of the memory that torch has laid out for both.
             warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
@@ -102,14 +112,22 @@ class Rows:
         return (self._first[steps.clamp(min=0)] + self._samples)[steps >= 0].to(device)
 
 
-class _Segments:
+class _Segments(OutputsApart):
     """A sequence in chunks, each a call of a kernel. Of packed sequences that are run backwards the first rows are all last time
     steps, then all that come before those, and so on: chunks become smaller, as they do forwards."""
 
     advice = ""
     divisible = False
 
-    def __init__(self, name: str, kernel: _Kernel, x: Tensor, batch_sizes: Tensor | None, chunk: int, backwards: bool):
+    def __init__(
+        self,
+        name: str,
+        kernel: _Kernel | _gated.GatedKernel,
+        x: Tensor,
+        batch_sizes: Tensor | None,
+        chunk: int,
+        backwards: bool,
+    ):
         self.name = name
         self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
         self._chunk = chunk
@@ -126,6 +144,12 @@ class _Segments:
         if self._rows is not None:
             return self._rows.from_the_end(start, end, self._x.device) if self._backwards else self._rows.of(start, end)
         return slice(self.length - end, self.length - start) if self._backwards else slice(start, end)
+
+    def steps(self, block: int) -> int:
+        return min(self.length, (block + 1) * self._chunk) - block * self._chunk
+
+    def inputs_with_gradient(self) -> list[bool]:
+        return [self._x.requires_grad]
 
     def between(self, look: Callable[[], None] | None) -> None:
         """A chunk is one call."""
@@ -191,7 +215,6 @@ def run(call: Any) -> Any:
     refuse_transforms(type(layer).__name__, tensors)
     dropout = layer.dropout if layer.training and layer.num_layers > 1 else 0.0
     apart = layer.bidirectional or dropout > 0
-    _refuse(layer, x)
     groups = layer.num_layers if apart else 1
     directions = 2 if layer.bidirectional else 1
     sizes = call.given.batch_sizes if call.packed else None
@@ -208,7 +231,10 @@ def run(call: Any) -> Any:
             index = group * directions + direction
             weights = call.parameters()[index * each : (index + 1) * each]
             own = states if not apart else [state[index : index + 1] for state in states]
-            kernel = _Kernel(layer, weights, 1 if apart else layer.num_layers, direction == 1)
+            ours = layer.native and _gated.why_not(layer, output, sizes) is None
+            kind = _gated.GatedKernel if ours else _Kernel
+            kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
+            own = kernel.start(own)
             try:
                 final, y, report = _one(layer, kernel, output, sizes, own, allowed.part(share), direction == 1)
             except Error as error:
@@ -217,7 +243,7 @@ def run(call: Any) -> Any:
                 needed = max(needed, error.least_budget)  # others may need more
                 final, y, report = *_output_alone(kernel, output, own, sizes, direction == 1), None
             parts.append(y)
-            finals.append(final)
+            finals.append(kernel.end(final))
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
     if needed > 0:
@@ -237,20 +263,9 @@ def run(call: Any) -> Any:
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
-def _refuse(layer: Any, x: Tensor) -> None:
-    """What torch's kernels do not do in chunks."""
-    if layer.bidirectional and layer.mode.startswith("RNN") and x.dtype == torch.float16 and x.is_cuda:
-        # Measured on an H200 with cuDNN: numbers far apart, by neither's rounding. Until that is understood nobody gets them.
-        raise Error(
-            f"{type(layer).__name__} with a budget: in both directions in float16 on a GPU it does not agree with torch's own; "
-            "take float32 or bfloat16, or leave budget= out",
-            "unavailable",
-        )
-
-
 def _one(
     layer: Any,
-    kernel: _Kernel,
+    kernel: _Kernel | _gated.GatedKernel,
     x: Tensor,
     sizes: Tensor | None,
     states: list[Tensor],
@@ -262,32 +277,43 @@ def _one(
         kernel.dtypes = _dtypes_of(kernel, x, sizes, states)
         states = [state.to(dtype) for state, dtype in zip(states, kernel.dtypes[1:])]
     length = x.shape[0] if sizes is None else len(sizes)
-    best = min(layer.chunk or _CHUNK.get(x.device.type, _CHUNK["cpu"]), length)
     kernel.alike = torch.is_grad_enabled() and x.device.type == "cpu"
     results = None
     set_report(None)
-    while torch.is_grad_enabled():
-        options = Options(budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,))
-        blocks = _Segments(type(layer).__name__, kernel, x, sizes, best, backwards)
+    if torch.is_grad_enabled():
+        options = Options(
+            budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,), graph=False
+        )
         key = (
             "nn",
             layer.mode,
             layer.bias,
-            kernel._layers,
-            best,
+            kernel.layers,
             length,
             backwards,
+            type(kernel),
             len(kernel.weights),
             *surroundings_key([*states, *kernel.weights], [x], x.device),
         )
-        try:
-            results = in_budget(blocks, _names_nothing, states, [x], x.device, options, key)
-            break
-        except Error as error:
-            # Shorter chunks weigh less.
-            if layer.chunk is not None or best == 1 or error.code != "infeasible_budget":
-                raise
-            best = -(-best // 2)
+
+        def blocks(chunk: int) -> _Segments:
+            return _Segments(type(layer).__name__, kernel, x, sizes, min(chunk, length), backwards)
+
+        if layer.chunk is not None:
+            key = key, layer.chunk
+            results = in_budget(blocks(layer.chunk), _names_nothing, states, [x], x.device, options, key)
+        else:
+            most, knee = _GATED if isinstance(kernel, _gated.GatedKernel) else _CHUNK.get(x.device.type, _CHUNK["cpu"])
+            longest = longest_of(length, most, 1)
+            try:
+                _, results = Chunking(
+                    blocks, length, _names_nothing, states, [x], x.device, options, key, longest, knee
+                ).run()
+            except Error as error:
+                if error.code != "unavailable":
+                    raise
+                # Packed sequences of a short chunk are of one length, those of a long one need not be.
+                results = in_budget(blocks(most), _names_nothing, states, [x], x.device, options, (key, most))
     if results is None or isinstance(results, Fits) or results is NOTHING:
         final, y = _whole(kernel, x, states, sizes, backwards)
         return list(final), y, running_report()
@@ -295,7 +321,7 @@ def _one(
 
 
 def _output_alone(
-    kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
+    kernel: _Kernel | _gated.GatedKernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
 ) -> tuple[Leaves, Tensor]:
     """What the runs above read, of a run that does not fit."""
     with torch.no_grad():
@@ -303,7 +329,9 @@ def _output_alone(
     return final, y.requires_grad_()
 
 
-def _dtypes_of(kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor]) -> list[torch.dtype]:
+def _dtypes_of(
+    kernel: _Kernel | _gated.GatedKernel, x: Tensor, sizes: Tensor | None, states: list[Tensor]
+) -> list[torch.dtype]:
     """What autocast makes of the output and the states of the whole sequence, seen on its shortest like. Of packed sequences it
     depends on whether all are of one length, which those of a chunk may be where not all of the whole are."""
     few = sizes if sizes is None or len(sizes) == 1 else sizes[[0, -1]]
@@ -312,7 +340,9 @@ def _dtypes_of(kernel: _Kernel, x: Tensor, sizes: Tensor | None, states: list[Te
     return [tensor.dtype for tensor in (y, *after) if tensor is not None]
 
 
-def _whole(kernel: _Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool) -> tuple[Leaves, Tensor]:
+def _whole(
+    kernel: _Kernel | _gated.GatedKernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
+) -> tuple[Leaves, Tensor]:
     """Without a plan, in as few calls as cuDNN takes."""
     if sizes is not None and backwards:
         rows = Rows(sizes).from_the_end(0, len(sizes), x.device)

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the blocks of a loop run as CUDA graphs, and why not. From its second call on, since one alone would not pay for it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb import _core
+from ebb._base.cache import Section, cache
+from ebb._base.errors import Error
+from ebb._loop.costs import Costs
+from ebb._loop.examine import Examined, Loop
+from ebb._loop.graphs import Graphs
+from ebb._loop.guards import Guard, guard_of, reason_against
+from ebb._loop.offers import Offer, offers_of
+from ebb._loop.recorder import Back, Facts, Gradients, Recorder
+from ebb._loop.remembered import Remembered
+from ebb._loop.tape import State
+from ebb._loop.wishes import whole_bytes
+from ebb._tensor.capture import CannotCapture, workspace_bytes
+from ebb._tensor.context import Changing, Surroundings
+from ebb._tensor.memory import seconds_of
+from ebb._tensor.outside import Form, filled, forms_key
+
+_MOST = 3  # captures of one loop, each since something had changed that a replay does not see
+_ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
+_GAIN = 0.95  # of the time without graphs that they may take
+PATTERNS = 8  # of gradients, of which there are graphs
+COMPARED = 100  # calls, of which one compares a block with what f does itself
+
+
+@dataclass
+class Captured:
+    """What is known of a loop's graphs. It holds none of the caller's objects."""
+
+    guard: Guard
+    changing: Changing
+    own_forms: list[Form]  # of what f keeps outside, after the first block
+    times: int
+    started: int  # tensors with a history that lie outside where the loop begins, and that f reads
+    reason: str | None = None  # why there are none, or none any more
+    graphs: Graphs | None = None
+    costs: Costs | None = None
+    facts: Facts = field(default_factory=Facts)  # without parameters
+    params: list[int] = field(default_factory=list)  # their ids
+    outputs: Any = None
+    seconds: float = 0.0  # that capturing took
+    uses: int = 0
+    _fitting: dict[Any, bool] = field(default_factory=dict)
+
+    def recorder(self, loop: Loop) -> Recorder:
+        found = {id(t): t for t in [*loop.around.tensors(), *(loop.options.params or [])]}
+        params = [found[p] for p in self.params]
+        return Recorder(loop.blocks, loop.around, replace(self.facts, params=params, callers=loop.inputs))
+
+    def offers(self, loop: Loop) -> list[Offer]:
+        """What the loop may be planned as, with graphs."""
+        assert self.costs is not None
+        return offers_of(loop.count, self.costs, loop.options, loop.device)
+
+    def fits(self, loop: Loop) -> bool:
+        """They take no more than the budget, with states for a plan."""
+        limit, key = loop.options.budget.total, (loop.options.budget.total, loop.options.tiers, loop.options.strategy)
+        if key not in self._fitting:
+            needs = [offer.least(loop.options) for offer in self.offers(loop)]
+            self._fitting[key] = any(needed is not None and needed <= limit for needed in needs)
+        return self._fitting[key]
+
+    def like(self, loop: Loop) -> State:
+        """A state as it is kept."""
+        assert self.graphs is not None
+        outside = loop.around.outside
+        leaves = self.graphs.carry_like()
+        return State(filled(leaves, self.own_forms) if outside.moving else leaves, loop.around.snapshot())
+
+    @property
+    def forms(self) -> Any:
+        """By which those of a call are known to be the same; None where f keeps nothing outside."""
+        return forms_key(self.own_forms) if self.changing.moving else None
+
+    @property
+    def memory(self) -> str:
+        return "" if self.graphs is None else _core.format_bytes(self.graphs.bytes)
+
+
+_of_no_module: Section[Captured] = cache.section()
+
+
+def _entries(around: Surroundings) -> Section[Captured]:
+    """Which go with the model."""
+    modules = around.modules
+    return cache.section_of(modules[0]) if modules else _of_no_module
+
+
+def known_of(around: Surroundings, key: Any) -> Captured | None:
+    """What was captured of a loop before, whether it fits or not."""
+    return _entries(around).get(key)
+
+
+def drop(around: Surroundings, key: Any) -> None:
+    """A call that is under way still has them."""
+    _entries(around).drop(key)
+
+
+def forget(loop: Loop) -> None:
+    drop(loop.around, loop.key)
+
+
+def captured_before(loop: Loop, known: Remembered | None) -> Captured | None:
+    """Graphs of an earlier call, if all that f sees is as it was then."""
+    if known is None or _asked(loop) is False or loop.device.type != "cuda" or _not_this_time(loop) is not None:
+        return None
+    found = _entries(loop.around).get(loop.key)
+    if found is None or found.graphs is None or reason_against(loop.around) is not None:
+        return None
+    return found if guard_of(loop.around, found.changing, loop.device) == found.guard else None
+
+
+def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | None, str | None]:
+    """Graphs, or a remark why there are none. Raises where graph=True and it cannot be."""
+    asked = _asked(loop)
+    if asked is False:
+        return None, None
+    if loop.device.type != "cuda":
+        if asked:
+            raise Error(
+                f"{loop.blocks.name}: graph=True asks for CUDA graphs, and the loop is on the {loop.device.type}"
+            )
+        return None, None
+    if not asked and whole_bytes(chain, []) <= loop.options.budget.total:
+        return None, None
+    reason = _not_this_time(loop) or _against(loop, seen) or reason_against(loop.around)
+    if reason is None:
+        if not seen.known.patterns:
+            return None, None  # the first call
+        found = _captured(loop, seen)
+        if found.graphs is not None and found.fits(loop):
+            return found, None
+        reason = (
+            found.reason or f"their memory, {found.memory}, does not fit beside the states of a plan{_of_cublas(loop)}"
+        )
+    if asked:
+        raise Error(
+            f"{loop.blocks.name}: graph=True, but blocks cannot run as CUDA graphs: {reason}",
+            remedy="change that, or leave graph= out",
+        )
+    return None, f"no CUDA graphs: {reason}"
+
+
+def remark(captured: Captured, blocks: int, eager: Costs, predicted: float) -> str:
+    """How they came about, and whether that pays."""
+    assert captured.graphs is not None
+    # Without graphs every step runs forward twice at least, where not all fits.
+    gained = blocks * (eager.forward + eager.record + eager.backward) - predicted
+    paid = f"pays off after {max(1, math.ceil(captured.seconds / gained))} calls" if gained > 0 else "does not pay off"
+    text = f"blocks run as CUDA graphs: capturing took {captured.seconds:.2g} s and {paid}; they hold {captured.memory} between calls"
+    return text if captured.graphs.remark is None else f"{text}; {captured.graphs.remark}"
+
+
+def _of_cublas(loop: Loop) -> str:
+    """What a user can do where most of the memory is the workspace of cuBLAS."""
+    workspaces = workspace_bytes(loop.device)
+    if workspaces < loop.options.budget.total / 4:
+        return ""
+    size = _core.format_bytes(workspaces)
+    return f"; cuBLAS has {size} of it, 8 MiB where CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 is set before Python starts"
+
+
+def _asked(loop: Loop) -> bool | None:
+    return loop.options.graph
+
+
+def _not_this_time(loop: Loop) -> str | None:
+    options = loop.options
+    if options.codecs is not None:
+        return "a codec packs what autograd keeps, in Python"
+    if options.verify:
+        return "verify=True compares steps in Python"
+    if not options.preserve_rng_state:
+        return "with preserve_rng_state=False it is not watched where f draws random numbers"
+    if options.budget.shared:
+        return "the budget is shared with other calls, which would not know of what graphs hold between calls"
+    return None
+
+
+def _against(loop: Loop, seen: Examined) -> str | None:
+    params = seen.recorder.facts.params
+    found = {id(t) for t in loop.around.tensors()}
+    if not loop.blocks.listed:
+        return "xs is a function"
+    if seen.known.varies:
+        return "steps do not all keep the same for their backward"
+    if loop.options.unknown and loop.around.outside.moving:
+        return "the condition of a loop may read what f keeps outside, which a graph does not put there"
+    if seen.known.copies:
+        return "f copies from the host"
+    leaves = [*loop.start, *seen.head.leaves, *seen.head.ys, *loop.around.changed]
+    if any(t is not None and t.device != loop.device for t in leaves):
+        return f"a carry, a y or a tensor that f changes is not on {loop.device}"
+    if any(id(p) not in found for p in params):
+        return "f uses a tensor with a gradient that cannot be found from it"
+    return None
+
+
+def _captured(loop: Loop, seen: Examined) -> Captured:
+    """Captured before, with everything that f sees as it was, or now."""
+    entries = _entries(loop.around)
+    changing = loop.around.changing()
+    guard = guard_of(loop.around, changing, loop.device)
+    known = entries.get(loop.key)
+    forms = loop.around.outside.forms
+    same = known is not None and known.guard == guard and forms_key(known.own_forms) == forms_key(forms)
+    if known is not None and (same or known.times >= _MOST):
+        if not same:
+            known.graphs = None
+            known.reason = f"what f sees has changed after each of {_MOST} captures: {guard.difference(known.guard)}"
+        return known
+    times = 1 if known is None else known.times + 1
+    if known is not None:
+        entries.drop(loop.key)  # before others take memory
+    facts = replace(seen.recorder.facts, params=[], callers=[], weight=None)
+    found = Captured(guard, changing, forms, times, len(loop.initial) - loop.own, facts=facts)
+    found.params = [id(p) for p in seen.recorder.facts.params]
+    found.outputs = loop.blocks.known_outputs()
+    after = loop.around.look()
+    began = time.perf_counter()
+    try:
+        graphs = Graphs(loop.device)
+        found.costs = _measured(graphs, loop, seen, found)
+        whole = seen.known.costs
+        if found.costs.forward + found.costs.backward > _GAIN * (whole.forward + whole.record + whole.backward):
+            found.reason = "they would not be faster: the GPU itself needs that long"
+        else:
+            found.graphs = graphs
+    except CannotCapture as error:
+        found.reason = str(error)
+    finally:
+        loop.around.put_back(after)
+        loop.around.outside.forms = forms
+        loop.around.fresh_casts()
+    found.seconds = time.perf_counter() - began
+    entries.put(loop.key, found, 0 if found.graphs is None else found.graphs.bytes)
+    return found
+
+
+def _measured(graphs: Graphs, loop: Loop, seen: Examined, found: Captured) -> Costs:
+    """Captures what a call needs, and measures it. A tape is the state before its block, which is recorded when it is reversed."""
+    blocks, around, recorder, last = loop.blocks, loop.around, found.recorder(loop), loop.blocks.count - 1
+    head, forms = seen.head, around.outside.forms
+    if blocks.reduces:
+        graphs.sum_up(head.ys)
+    alone = bool(found.changing.moving)  # the first block is
+    # By whether it is the first and how many steps it has.
+    begins = {(k == 0, blocks.steps(k)): k for k in (last, min(1, last), 0) if k > 0 or not alone}
+    if not begins:
+        raise CannotCapture("the loop is one block")
+    live: list[Any] = head.leaves
+    with graphs.running():
+        if not alone:
+            around.put_back(loop.before)
+            out = graphs.capture_advance(recorder, 0, loop.start).out
+            live = [None if leaf is None else leaf.clone() for leaf in out]
+        kept = around.snapshot()
+
+        def begin() -> None:
+            around.restore(kept)
+            around.outside.forms = forms
+
+        work: list[Back] = []
+        for block in begins.values():
+            before = loop.start if block == 0 else live
+            begin()
+            graphs.capture_advance(recorder, block, before)
+        for pattern, _ in seen.known.patterns.most_common(PATTERNS):
+            at = begins.get((pattern.head, pattern.steps))
+            if at is None:
+                continue
+            before = loop.start if at == 0 else live
+            ys = graphs.outputs_like(blocks, at, before)
+            gradients = Gradients(_ones(live, pattern.carry), [])
+            work.append(Back(at, before, gradients, _ones(ys, pattern.given), _ones(before, pattern.seeds)))
+            begin()
+            graphs.begin_backward(recorder.facts.params)
+            graphs.capture_reverse(recorder, work[-1])
+        if not work:
+            raise CannotCapture("no block like the others was reversed yet")
+        usual = work[0]
+
+        def advance() -> None:
+            begin()
+            graphs.advance(recorder, usual.block, usual.live, [])
+
+        def reverse() -> None:
+            begin()
+            graphs.reverse(recorder, replace(usual, gradients=Gradients(list(usual.gradients.carry), [])))
+
+        forward, back = (_seconds(one_of, loop.device) for one_of in (advance, reverse))
+    eager = seen.known.costs
+    extra = eager.tape + eager.scratch if alone else 0
+    return replace(
+        eager,
+        tape=eager.state,
+        scratch=graphs.bytes + extra,
+        forward=forward,
+        record=forward,
+        backward=back,
+        live=0,
+    )
+
+
+def _ones(tensors: list[Any], flags: tuple[bool, ...]) -> list[Tensor | None]:
+    return [torch.ones_like(t) if yes and t is not None else None for t, yes in zip(tensors, flags)]
+
+
+def _seconds(work: Any, device: torch.device) -> float:
+    """Of one, when several follow each other."""
+
+    def several() -> None:
+        for _ in range(_TOGETHER):
+            work()
+
+    return min(seconds_of(several, device) for _ in range(_ROUNDS)) / _TOGETHER

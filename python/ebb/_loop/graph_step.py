@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Step whose blocks are CUDA graphs: a tape is the state before its block, which is recorded when it is reversed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebb._base.errors import Error
+from ebb._loop.blocks import Leaves
+from ebb._loop.graphs import Advance, Graphs, check_alike_f
+from ebb._loop.recorder import Back
+from ebb._loop.step import TorchStep
+from ebb._loop.surprises import ChangesLater
+from ebb._loop.tape import Pattern, State, Tape
+from ebb._tensor.context import Snapshot
+from ebb._tensor.outside import forms_key
+
+
+class _StateTape(Tape):
+    __slots__ = ("snapshot",)
+
+    def __init__(self, before: Leaves, ys: list[Tensor], snapshot: Snapshot | None):
+        super().__init__(before, [], [], ys, State([], None), 0)
+        self.snapshot = snapshot  # of what f changes beside its carry, before the block
+
+
+class GraphStep(TorchStep):
+    """`forms`: of what f keeps outside, after each block, or None where it keeps nothing. With them the first block begins with other
+    things than all others, and runs as it would without graphs. `compared`: a block that f itself runs too, for comparison, when
+    it is advanced first, and `compared_back` when it is reversed. `missing` is called where gradients come in a pattern of which there is no graph."""
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        *arguments: Any,
+        forms: Any,
+        compared: int | None,
+        compared_back: int | None,
+        missing: Callable[[Pattern], None],
+        **words: Any,
+    ):
+        self._graphs = graphs
+        self._missing = missing
+        self._forms, self._compared, self._compared_back = forms, compared, compared_back
+        self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
+        self._now: Leaves = []
+        self._begins = False  # a backward
+        super().__init__(*arguments, **words)
+        self._addresses = [(tensor, tensor.data_ptr()) for tensor in self.around.tensors()]
+
+    @property
+    def _live(self) -> Leaves:
+        if self._unknown is not None:
+            tape, self._unknown = self._unknown, None
+            block = next(block for block, own in self._tapes.items() if own is tape)
+            self._now, _ = self._advance(block, tape.carry, False)
+            tape.after = State(self._now, self.around.snapshot())
+        return self._now
+
+    @_live.setter
+    def _live(self, leaves: Leaves) -> None:
+        self._now, self._unknown = leaves, None
+
+    def running(self) -> AbstractContextManager[None]:
+        return self._graphs.running()
+
+    def end_forward(self) -> None:
+        # A replay writes to buffers without telling autograd.
+        for buffer in self.around.changed:
+            torch.autograd.graph.increment_version(buffer)
+
+    def _alone(self, block: int) -> bool:
+        return block == 0 and self._forms is not None
+
+    def _advance(self, block: int, live: Leaves, first: bool) -> tuple[Leaves, list[Tensor]]:
+        if self._alone(block):
+            return super()._advance(block, live, first)
+        if first and self._forms is not None and forms_key(self.around.outside.forms) != self._forms:
+            raise ChangesLater
+        before = self.around.snapshot() if block == self._compared and first else None
+        found = self._graphs.advance(self.recorder, block, live, self.blocks.sums() if first else [])
+        if found is None:
+            return super()._advance(block, live, first)
+        if block == self._compared and first:
+            self._compare_with_f(block, live, found, before)
+        if first:
+            self._note_origins(block, found.carry, found.out, found.ys)
+        ys = [y.clone() for y in found.ys] if self.blocks.reduces and first else found.ys
+        return [None if leaf is None else leaf.clone() for leaf in found.out], ys
+
+    def _compare_with_f(self, block: int, live: Leaves, found: Advance, before: Snapshot | None) -> None:
+        after, self._compared = self.around.snapshot(), None
+        self.around.restore(before)
+        self._graphs.compare(self.recorder, block, found, live)
+        self.around.restore(after)
+
+    def _record(self, block: int, first: bool, outside: set[int]) -> None:
+        if self._alone(block) or not self._graphs.has(self.blocks, block, self._live):
+            super()._record(block, first, outside)
+            return
+        before, snapshot = self._live, self.around.snapshot()
+        if first or snapshot is not None:
+            live, ys = self._advance(block, before, first)
+        marks = self._graphs.given_on(self.blocks, block, before)
+        tape = _StateTape(before, marks, snapshot)  # type: ignore[arg-type]
+        self._tapes[block] = tape
+        if first or snapshot is not None:
+            self._live = live
+            tape.after = State(live, self.around.snapshot())
+        else:
+            self._live = []
+            self._unknown = tape
+        if first and not self._mute:
+            self.left = None
+            self.blocks.keep(block, ys)
+
+    def _held(self, step: int) -> State:
+        if self._unknown is not None and step > 0 and self._tapes.get(step - 1) is self._unknown:
+            _ = self._live
+        return super()._held(step)
+
+    def _check_memory(self) -> None:
+        for tensor, address in self._addresses:
+            if tensor.data_ptr() != address:
+                raise Error(
+                    f"{self.blocks.name}: a tensor of shape {list(tensor.shape)} that f uses has moved since the forward ran, so "
+                    "that CUDA graphs would read what is there no more",
+                    remedy="change tensors in place between forward and backward, or give graph=False",
+                )
+
+    def _check_still(self) -> None:
+        """What is replayed changes nothing but what it was captured with."""
+
+    def begin_backward(self, adjoint: list[Tensor | None]) -> None:
+        super().begin_backward(adjoint)
+        self._begins = True
+
+    def _reverse(self, block: int, tape: Tape) -> None:
+        if self._begins:
+            self._begins = False
+            self._check_memory()
+            self._graphs.begin_backward(self.facts.params)
+        if not isinstance(tape, _StateTape):
+            self._gradients.params = self._graphs.of_params()
+            super()._reverse(block, tape)
+            self._graphs.take_params(self._gradients.params)
+            return
+        last, self._last = self._last, False
+        given, seeds, after = self._outputs_in_order(block, tape)
+        if last:
+            for m, outputs in enumerate(after):
+                if outputs is not None:
+                    self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
+        self.around.restore(tape.snapshot)
+        expected = self._expected(tape, given, seeds) if block == self._compared_back else None
+        back = Back(block, tape.carry, self._gradients, given, seeds)
+        of_inputs = self._graphs.reverse(self.recorder, back)
+        if expected is not None and of_inputs is not None:
+            check_alike_f(self.recorder, block, [*self._gradients.carry, *of_inputs], expected)
+        if of_inputs is None:
+            self._missing(back.pattern(self.blocks))
+            of_inputs = self._reversed_without(block, tape.carry, given, seeds)
+        if of_inputs:
+            self.blocks.take_input_gradients(block, of_inputs)
+
+    def _expected(
+        self, tape: _StateTape, given: list[Tensor | None], seeds: list[Tensor | None]
+    ) -> list[Tensor | None]:
+        """The gradients of the carry and of the inputs by f itself, for comparison."""
+        block, self._compared_back = self._compared_back, None
+        assert block is not None
+        recorded, _ = self.recorder.taped(block, tape.carry)
+        own = self.recorder.no_gradients([None if t is None else t.clone() for t in self._gradients.carry])
+        of_inputs = self.recorder.pull_back(recorded, own, given, seeds)
+        self.around.restore(tape.snapshot)
+        return [*own.carry, *of_inputs]
+
+    def _reversed_without(
+        self, block: int, live: Leaves, given: list[Tensor | None], seeds: list[Tensor | None]
+    ) -> list[Tensor | None]:
+        tape, _ = self.recorder.taped(block, live)
+        self.recorder.check(block, tape)
+        self._gradients.params = self._graphs.of_params()
+        of_inputs = self.recorder.pull_back(tape, self._gradients, given, seeds)
+        self._graphs.take_params(self._gradients.params)
+        return of_inputs
+
+    def end_backward(self) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+        self._gradients.params = self._graphs.of_params()
+        self._gradients = self._graphs.handed_out(self._gradients)
+        return super().end_backward()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels of gated cells in plain PyTorch on a CPU, by the contract of ebb/cell/gated.h: to test all that is around them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+@dataclass
+class Shape:
+    cell: str
+    dtype: str
+    steps: int
+    batch: int
+    hidden: int
+    backwards: bool
+
+    def states(self, address):
+        return _array(address, (self.batch, self.hidden), torch.float32)
+
+    def rows(self, address, gates=1, dtype=None):
+        return _array(address, (self.steps, self.batch, gates * self.hidden), dtype or TYPES[self.dtype])
+
+    def weights(self, address):
+        return _array(address, (GATES[self.cell] * self.hidden, self.hidden), TYPES[self.dtype]).float()
+
+    @property
+    def order(self):
+        return list(range(self.steps))[:: -1 if self.backwards else 1]
+
+
+def _array(address, shape, dtype):
+    if address == 0:
+        return None
+    size = torch.empty((), dtype=dtype).element_size() * math.prod(shape)
+    return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype).view(*shape)
+
+
+def forward(
+    s, weights, bias, sums, before, field_before, outputs, field_after, fields, products, record, stream
+):  # fmt: skip
+    w, sums, y = s.weights(weights), s.rows(sums, GATES[s.cell]), s.rows(outputs)
+    h = _array(before, (s.batch, s.hidden), y.dtype).float()
+    field, fields, products = s.states(field_before), s.rows(fields, dtype=torch.float32), s.rows(products)
+    bias = 0 if bias == 0 else _array(bias, (s.hidden,), y.dtype).float()
+    for t in s.order:
+        given, product = sums[t].float(), h @ w.t()
+        if s.cell == "LSTM":
+            i, f, g, o = (given + product).chunk(4, 1)
+            i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+            field = f * field + i * g
+            h, saved = o * field.tanh(), (i, f, g, o)
+            if record:
+                fields[t] = field
+        elif s.cell == "GRU":
+            (r, z, n), (pr, pz, q) = given.chunk(3, 1), product.chunk(3, 1)
+            r, z, q = (r + pr).sigmoid(), (z + pz).sigmoid(), q + bias
+            n = (n + r * q).tanh()
+            h = field = (1 - z) * n + z * field
+            saved = r, z, n
+            if record:
+                products[t] = q
+        else:
+            h = (given + product).tanh() if s.cell == "RNN_TANH" else (given + product).relu()
+            saved = ()
+        if record and saved:
+            sums[t] = torch.cat(saved, 1)
+        y[t] = h
+        h = y[t].float()
+    if field_after:
+        s.states(field_after).copy_(field)
+
+
+def backward(
+    s, weights, gates, fields, products, outputs, before, field_before, outputs_gradient, after_gradient, field_gradient,
+    sums_gradient, inputs_gradient, before_gradient, field_before_gradient, stream,
+):  # fmt: skip
+    count = GATES[s.cell]
+    w, gates, y, dy = s.weights(weights), s.rows(gates, count), s.rows(outputs), s.rows(outputs_gradient)
+    fields, products, start = s.rows(fields, dtype=torch.float32), s.rows(products), s.states(field_before)
+    of_sums, of_inputs = s.rows(sums_gradient, count), s.rows(inputs_gradient, count)
+    carried, dc = s.states(after_gradient), s.states(field_gradient)
+    order = s.order
+    for k in reversed(range(s.steps)):
+        t, d = order[k], carried + dy[order[k]].float()
+        carried = 0
+        if s.cell == "LSTM":
+            i, f, g, o = gates[t].float().chunk(4, 1)
+            last, c = start if k == 0 else fields[order[k - 1]], fields[t].tanh()
+            dc = dc + d * o * (1 - c * c)
+            parts = dc * g * i * (1 - i), dc * last * f * (1 - f), dc * i * (1 - g * g), d * c * o * (1 - o)
+            dc = dc * f
+        elif s.cell == "GRU":
+            r, z, n = gates[t].float().chunk(3, 1)
+            last, q = start if k == 0 else y[order[k - 1]].float(), products[t].float()
+            dn = d * (1 - z) * (1 - n * n)
+            parts = dn * q * r * (1 - r), d * (last - n) * z * (1 - z), dn * r
+            of_inputs[t] = torch.cat((*parts[:2], dn), 1)
+            carried = d * z
+        else:
+            h = y[t].float()
+            parts = (d * (1 - h * h) if s.cell == "RNN_TANH" else d * (h > 0),)
+        of_sums[t] = torch.cat(parts, 1)
+        carried = carried + of_sums[t].float() @ w
+    s.states(before_gradient).copy_(carried)
+    if field_before_gradient:
+        s.states(field_before_gradient).copy_(dc)
+
+
+def _unseen(kernel):
+    """By what watches operations of PyTorch: a kernel is none."""
+
+    def launched(shape, **arguments):
+        with _disable_current_modes(), torch.no_grad():
+            kernel(shape, **arguments)
+
+    return launched
+
+
+class Core:
+    """Of the module `_core` what the layers use."""
+
+    GatedShape = Shape
+    gated_forward = staticmethod(_unseen(forward))
+    gated_backward = staticmethod(_unseen(backward))
+
+    @staticmethod
+    def gated_unfit(shape):
+        return ""
+
+
+@contextlib.contextmanager
+def anywhere(device):
+    yield

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops for the tests of CUDA graphs: each is a module, a function over it, a first carry and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+import ebb
+import ebb.nn
+
+STEPS, BATCH, INPUTS, HIDDEN = 63, 4, 6, 16
+ROOM = "400MiB"  # for pools of graphs, whose segments are of 2 and 20 MiB, and for cuBLAS
+
+
+@dataclass
+class Case:
+    module: torch.nn.Module
+    f: Callable[..., Any]
+    init: Any
+    xs: Any
+    words: dict[str, Any] = field(default_factory=dict)  # of scan
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(*(shape or (BATCH, HIDDEN)), device="cuda")
+
+
+def inputs(*shape: int) -> torch.Tensor:
+    return torch.randn(STEPS, *(shape or (BATCH, INPUTS)), device="cuda")
+
+
+def lstm(**words: Any) -> Case:
+    cell = torch.nn.LSTMCell(INPUTS, HIDDEN).cuda()
+
+    def f(carry, x):
+        h, c = cell(x, carry)
+        return (h, c), h * 2
+
+    return Case(cell, f, (zeros(), zeros()), inputs(), words)
+
+
+def gru_carry_as_y(**words: Any) -> Case:
+    cell = torch.nn.GRUCell(INPUTS, HIDDEN).cuda()
+
+    def f(h, x):
+        h = cell(x, h)
+        return h, h
+
+    return Case(cell, f, zeros(), inputs(), words)
+
+
+def carry_before_as_y(**words: Any) -> Case:
+    cell = torch.nn.GRUCell(INPUTS, HIDDEN).cuda()
+    return Case(cell, lambda h, x: (cell(x, h), h), zeros(), inputs(), words)
+
+
+def raw_tensors(**words: Any) -> Case:
+    module = torch.nn.ParameterDict(
+        {"w": torch.randn(INPUTS, HIDDEN) * 0.3, "u": torch.randn(HIDDEN, HIDDEN) * 0.3}
+    ).cuda()
+    w, kept = module["w"], {"u": [module["u"]]}
+
+    def f(h, x):
+        h = torch.tanh(x @ w + h @ kept["u"][0])
+        return h, {"a": h.sum(-1), "b": (h[:, :3], None)}
+
+    return Case(module, f, zeros(), inputs(), words)
+
+
+def dropout(**words: Any) -> Case:
+    cell, drop = torch.nn.GRUCell(INPUTS, HIDDEN).cuda(), torch.nn.Dropout(0.3)
+
+    def f(h, x):
+        h = cell(drop(x), h)
+        return h, drop(h) + torch.rand_like(h)
+
+    return Case(torch.nn.ModuleList([cell, drop]), f, zeros(), inputs(), words)
+
+
+def batch_norm(**words: Any) -> Case:
+    net = torch.nn.Sequential(
+        torch.nn.Linear(INPUTS + HIDDEN, HIDDEN), torch.nn.BatchNorm1d(HIDDEN), torch.nn.Tanh()
+    ).cuda()
+
+    def f(h, x):
+        h = net(torch.cat([x, h], -1))
+        return h, h * 3
+
+    return Case(net, f, zeros(), inputs(), words)
+
+
+def autocast(**words: Any) -> Case:
+    cell = torch.nn.LSTMCell(INPUTS, HIDDEN).cuda()
+
+    def f(carry, x):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            h, c = cell(x, carry)
+        return (h.float(), c.float()), h
+
+    return Case(cell, f, (zeros(), zeros()), inputs(), words)
+
+
+def in_place(**words: Any) -> Case:
+    cell = torch.nn.Linear(INPUTS, HIDDEN).cuda()
+
+    def f(h, x):
+        h.mul_(0.9).add_(cell(x))
+        return h, torch.sigmoid(h)
+
+    return Case(cell, f, zeros(), inputs(), words)
+
+
+class Keeps(torch.nn.Module):
+    """Has its state in an attribute, as spiking packages do."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(INPUTS, HIDDEN)
+        self.v: Any = 0.0
+
+    def forward(self, x):
+        self.v = 0.9 * self.v + self.linear(x)
+        spikes = (self.v > 0.2).float() - self.v.detach() + self.v
+        return spikes
+
+
+def keeps_outside(**words: Any) -> Case:
+    module = Keeps().cuda()
+
+    return Case(module, lambda gain, x: (gain, module(x) * gain), zeros(1) + 1, inputs(), words)
+
+
+def begins_with_none(**words: Any) -> Case:
+    cell = torch.nn.LSTMCell(INPUTS, HIDDEN).cuda()
+
+    def f(carry, x):
+        carry = cell(x, carry)
+        return carry, carry[0]
+
+    return Case(cell, f, None, inputs(), words)
+
+
+def spiking(**words: Any) -> Case:
+    cell = ebb.nn.LIFCell(INPUTS, HIDDEN).cuda()
+    return Case(cell, cell, None, inputs(), words)
+
+
+def several_uses(**words: Any) -> Case:
+    """A parameter that is used twice in a step, one that is never used, a carry of whole numbers."""
+    module = torch.nn.ModuleDict(
+        {"a": torch.nn.Linear(HIDDEN, HIDDEN), "b": torch.nn.Linear(INPUTS, HIDDEN), "c": torch.nn.Linear(2, 2)}
+    ).cuda()
+
+    def f(carry, x):
+        h, n = carry
+        h = torch.tanh(module["a"](h) + module["b"](x))
+        return (torch.tanh(module["a"](h)), n + 1), (h.mean(), n)
+
+    return Case(module, f, (zeros(), torch.zeros((), dtype=torch.int64, device="cuda")), inputs(), words)
+
+
+KINDS: dict[str, Callable[[], Case]] = {
+    "lstm": lstm,
+    "gru, carry as y": gru_carry_as_y,
+    "carry before as y": carry_before_as_y,
+    "raw tensors": raw_tensors,
+    "dropout": dropout,
+    "batch norm": batch_norm,
+    "autocast": autocast,
+    "in place": in_place,
+    "outside": keeps_outside,
+    "init None": begins_with_none,
+    "spiking": spiking,
+    "several uses": several_uses,
+    "sum": lambda: lstm(reduce="sum"),
+    "mean": lambda: raw_tensors(reduce="mean"),
+    "reverse": lambda: gru_carry_as_y(reverse=True),
+    "lengths": lambda: lstm(lengths=[STEPS, 5, 30, 62]),
+    "time second": lambda: Case(**{**vars(lstm(dim=1)), "xs": inputs().transpose(0, 1).contiguous()}),
+    "chunk 1": lambda: lstm(chunk=1),
+    "chunk 8": lambda: gru_carry_as_y(chunk=8),
+}
+
+
+def leaves_of(tree: Any) -> list[torch.Tensor]:
+    return [t for t in torch.utils._pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def results(case: Case, *, only: str = "all", **words: Any) -> list[torch.Tensor | None]:
+    """Everything that comes out of one call and its backward: results, all gradients, buffers, and a number drawn afterwards. `only`:
+    what the loss is made of."""
+    for p in case.module.parameters():
+        p.grad = None
+    if isinstance(case.module, Keeps):
+        case.module.v = 0.0
+    torch.manual_seed(3)
+    buffers = [(b, b.clone()) for b in case.module.buffers()]
+    init = torch.utils._pytree.tree_map(
+        lambda t: t.detach().clone().requires_grad_() if isinstance(t, torch.Tensor) and t.is_floating_point() else t,
+        case.init,
+    )
+    xs = case.xs.detach().clone().requires_grad_()
+    used = torch.utils._pytree.tree_map(lambda t: t * 1 if isinstance(t, torch.Tensor) else t, init)
+    # One chunk, or it might be another that is found to be better for graphs, whose first call is not captured.
+    carry, ys = ebb.scan(case.f, used, xs, **{"chunk": 7, **case.words, **words})
+    parts = {"all": [carry, ys], "carry": [carry], "ys": [ys]}[only]
+    loss = sum(t.double().sin().sum() for t in leaves_of(parts) if t.requires_grad)
+    loss.backward()
+    # A scan in a budget gives zeros where plain autograd has no gradient of xs.
+    of_xs = torch.zeros_like(xs) if xs.grad is None else xs.grad
+    found = [*leaves_of([carry, ys]), *(p.grad for p in case.module.parameters()), of_xs]
+    found += [leaf.grad for leaf in leaves_of(init)] + [b.clone() for b, _ in buffers] + [torch.rand(2, device="cuda")]
+    for b, old in buffers:
+        b.copy_(old)
+    return [None if t is None else t.detach().clone() for t in found]
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(
+        (x is None and y is None) or (x is not None and y is not None and torch.equal(x, y)) for x, y in zip(a, b)
+    )
+
+
+def ran_as_graphs() -> bool:
+    return ebb.last_report().graphs
+
+
+def captured(case: Case, **words: Any) -> None:
+    """Its next call replays graphs."""
+    for _ in range(2):
+        results(case, budget=ROOM, graph=True, **words)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """For every test of a file that imports it: nothing is captured yet."""
+    torch.manual_seed(0)
+    yield
+    ebb.clear_cache()

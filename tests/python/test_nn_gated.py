@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers in chunks of the library's own GPU kernels: everything around the kernels, with a stand-in for them on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import gated_stand_in  # noqa: E402
+
+import ebb.nn  # noqa: E402
+from ebb.nn import _chunks, _gated, _native  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(monkeypatch):
+    monkeypatch.setattr(_gated, "_core", gated_stand_in.Core)
+    monkeypatch.setattr(_gated, "_stream", lambda x: 0)
+    monkeypatch.setattr(_gated, "_WIDE", False)
+    monkeypatch.setattr(_gated, "why_not", lambda layer, x, sizes: None if sizes is None else "sequences are packed")
+    monkeypatch.setattr(torch.cuda, "device", gated_stand_in.anywhere)
+    monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")
+
+
+def results(net, x, states):
+    dtype = next(net.parameters()).dtype
+    x = x.to(dtype).requires_grad_()
+    states = [state.to(dtype).requires_grad_() for state in states]
+    y, last = net(x, tuple(states) if len(states) == 2 else states[0])
+    last = last if isinstance(last, tuple) else (last,)
+    assert all(state.dtype == dtype for state in last)
+    (y.double().pow(2).mean() + sum(state.double().sin().mean() for state in last)).backward()
+    found = [y, *last, x.grad, *[state.grad for state in states], *[p.grad for p in net.parameters()]]
+    net.zero_grad()
+    return [tensor.detach() for tensor in found]
+
+
+def pair(name, dtype, how):
+    ours = getattr(ebb.nn, name)(INPUTS, HIDDEN, budget="30%", **how).to(dtype)
+    exact = getattr(torch.nn, name)(INPUTS, HIDDEN, **how).to(torch.float64)
+    exact.load_state_dict(ours.state_dict())
+    return ours, exact
+
+
+def given(ours, dtype):
+    shape = (BATCH, STEPS, INPUTS) if ours.batch_first else (STEPS, BATCH, INPUTS)
+    layers = ours.num_layers * (2 if ours.bidirectional else 1)
+    states = [torch.randn(layers, BATCH, HIDDEN).to(dtype) for _ in range(2 if ours.mode == "LSTM" else 1)]
+    return torch.randn(*shape).to(dtype), states
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"num_layers": 2},
+        {"bias": False},
+        {"bidirectional": True},
+        {"num_layers": 2, "bidirectional": True, "batch_first": True},
+    ],
+)
+@pytest.mark.sweep(10)
+def test_layers_agree_with_double(name, how, dtype):
+    torch.manual_seed(0)
+    ours, exact = pair(name, dtype, how)
+    x, states = given(ours, dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 5e-2
+    for right, found in zip(results(exact, x, states), results(ours, x, states)):
+        assert float((right - found.double()).abs().max()) <= tolerance * float(right.abs().max())
+    assert all(run.measured["forwards"] > run.steps for run in ours.report.runs)
+
+
+def test_relu():
+    torch.manual_seed(0)
+    ours, exact = pair("RNN", torch.float32, {"nonlinearity": "relu"})
+    x, states = given(ours, torch.float32)
+    for right, found in zip(results(exact, x, states), results(ours, x, states)):
+        assert float((right - found.double()).abs().max()) <= 1e-5 * float(right.abs().max())
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_gradients_have_the_same_bits_in_every_budget_at_one_chunk(name):
+    torch.manual_seed(0)
+    ours, _ = pair(name, torch.bfloat16, {})
+    x, states = given(ours, torch.bfloat16)
+    ours.chunk, found = 10, []
+    for budget in ("30%", "50%", "90%"):
+        ours.budget = budget
+        found.append(results(ours, x, states))
+    for others in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], others))
+
+
+def test_gradients_of_weights_are_added_up_in_float32():
+    torch.manual_seed(0)
+    ours, exact = pair("LSTM", torch.bfloat16, {})
+    x, states = given(ours, torch.bfloat16)
+    ours.chunk = 1  # as many parts as there are time steps
+    right = results(exact, x, states)[-4:]
+    found = results(ours, x, states)[-4:]
+    for a, b in zip(right, found):
+        assert float((a - b.double()).abs().max()) <= 1e-2 * float(a.abs().max())
+
+
+def test_a_graph_can_be_kept_where_everything_fits():
+    torch.manual_seed(0)
+    ours, _ = pair("GRU", torch.float32, {})
+    ours.budget = "1GiB"
+    x, states = given(ours, torch.float32)
+    y, _ = ours(x, states[0])
+    found = [torch.autograd.grad(y.sum(), list(ours.parameters()), retain_graph=True) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+def test_packed_sequences_and_native_false_take_torchs_kernels(monkeypatch):
+    torch.manual_seed(0)
+    ours, _ = pair("GRU", torch.float32, {})
+    taken = []
+    own = _chunks._Kernel.__call__
+    monkeypatch.setattr(_chunks._Kernel, "__call__", lambda *args: taken.append(1) or own(*args))
+    x, states = given(ours, torch.float32)
+    ours(x, states[0])
+    assert not taken
+    ours.native = False
+    ours(x, states[0])
+    assert taken
+    taken.clear()
+    ours.native = True
+    ours(torch.nn.utils.rnn.pack_padded_sequence(x, [STEPS, 50, 7]))
+    assert taken

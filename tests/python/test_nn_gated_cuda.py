@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library's own kernels for gated cells on a GPU: against float64, in every budget, for many shapes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no GPU here", allow_module_level=True)
+
+import ebb.nn  # noqa: E402
+from ebb import _core  # noqa: E402
+from ebb.nn import _gated  # noqa: E402
+
+if _core.gated_unfit(_core.GatedShape("LSTM", "bfloat16", 1, 1, 64, False)):
+    pytest.skip("built without CUDA kernels", allow_module_level=True)
+
+DTYPES = {torch.float32: 5e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+
+
+@pytest.fixture(autouse=True)
+def tf32():
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def results(net, x, states, weights):
+    dtype = next(net.parameters()).dtype
+    x = x.to(dtype).requires_grad_()
+    states = [state.to(dtype).requires_grad_() for state in states]
+    y, last = net(x, tuple(states) if len(states) == 2 else states[0])
+    last = last if isinstance(last, tuple) else (last,)
+    (y * weights.to(dtype)).sum().add(sum(state.sin().sum() for state in last)).backward()
+    found = [y, *last, x.grad, *[state.grad for state in states], *[p.grad for p in net.parameters()]]
+    net.zero_grad()
+    return [tensor.detach().double() for tensor in found]
+
+
+def compare(name, steps, batch, inputs, hidden, dtype, budget="30%", **how):
+    ours = getattr(ebb.nn, name)(inputs, hidden, budget=budget, device="cuda", dtype=dtype, **how)
+    exact = getattr(torch.nn, name)(inputs, hidden, device="cuda", dtype=torch.float64, **how)
+    exact.load_state_dict(ours.state_dict())
+    layers = how.get("num_layers", 1) * (2 if how.get("bidirectional") else 1)
+    x = torch.randn(steps, batch, inputs, device="cuda", dtype=dtype)
+    assert _gated.why_not(ours, x, None) is None
+    states = [torch.randn(layers, batch, hidden, device="cuda", dtype=dtype) for _ in range(2 if name == "LSTM" else 1)]
+    width = hidden * (2 if how.get("bidirectional") else 1)
+    weights = torch.randn(steps, batch, width, device="cuda") / (steps * batch)
+    right, found = results(exact, x, states, weights), results(ours, x, states, weights)
+    for a, b in zip(right, found):
+        assert float((a - b).abs().max()) <= DTYPES[dtype] * max(1e-4, float(a.abs().max())), (
+            a.shape,
+            float((a - b).abs().max()),
+            float(a.abs().max()),
+        )
+    return ours, x, states, weights, found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}, {"bias": False}])
+def test_layers(name, how, dtype):
+    torch.manual_seed(0)
+    compare(name, 100, 20, 24, 96, dtype, **how)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_shapes(seed):
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    name, dtype = rng.choice(["LSTM", "GRU", "RNN"]), rng.choice(list(DTYPES))
+    compare(name, rng.randint(20, 90), rng.randint(1, 140), rng.randint(1, 64), 32 * rng.randint(1, 32), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_the_same_bits_in_every_budget_and_every_time(dtype):
+    torch.manual_seed(0)
+    ours, x, states, weights, _ = compare("LSTM", 200, 64, 32, 256, dtype, chunk=20)
+    found = []
+    for budget in ("20%", "50%", "90%", "20%"):
+        ours.budget = budget
+        found.append(results(ours, x, states, weights))
+    assert all(torch.equal(a, b) for others in found[1:] for a, b in zip(found[0], others))
+
+
+def test_nan_and_infinity_go_through():
+    layer = ebb.nn.LSTM(8, 64, budget="30%", device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(50, 4, 8, device="cuda", dtype=torch.bfloat16)
+    x[10, 1, 0], x[10, 2, 0] = float("nan"), float("inf")
+    y, _ = layer(x)
+    plain = torch.nn.LSTM(8, 64, device="cuda", dtype=torch.bfloat16)
+    plain.load_state_dict(layer.state_dict())
+    assert torch.equal(y.isnan(), plain(x)[0].isnan())
+    y.sum().backward()
+    assert layer.weight_hh_l0.grad.isnan().any()
+
+
+def test_a_whole_training_step_is_captured():
+    torch.manual_seed(0)
+    layer = ebb.nn.LSTM(32, 128, budget="40%", chunk=20, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(100, 16, 32, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        for p in layer.parameters():
+            p.grad = None
+        layer(x)[0].float().pow(2).mean().backward()
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    plain = [p.grad.clone() for p in layer.parameters()]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        step()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, p.grad) for a, p in zip(plain, layer.parameters()))
