@@ -43,7 +43,7 @@ def found(tmp_path_factory):
         [*torchrun, str(PROGRAM), "--file", str(file), "--wraps", *wraps_here()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

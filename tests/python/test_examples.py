@@ -20,7 +20,7 @@ THEN = r"loss ([\d.]+), then ([\d.]+)"
 def shown_by(*words):
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=EXAMPLES, env=one_thread, capture_output=True, text=True, timeout=240
+        [sys.executable, *words], cwd=EXAMPLES, env=one_thread, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

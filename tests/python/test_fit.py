@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ALL_LOSSY = [("pool", 4), "int8", "linear"]
 
 
+@pytest.mark.usefixtures("even_clock")
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.sweep(2)
 def test_peak_is_within_every_budget_and_gradients_are_exact(name):

@@ -35,6 +35,7 @@ def convolutions(model, sample):
     return seen.count
 
 
+@pytest.mark.usefixtures("even_clock")
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("lossy", [(), (("pool", 4), "int8", "linear")], ids=["exact", "lossy"])
 @pytest.mark.sweep(2)

@@ -26,7 +26,7 @@ def run(folder: Path, processes: int, *options: str) -> dict:
         [*torchrun, str(PROGRAM), "--file", str(file), "--budget", str(BUDGET), *options],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

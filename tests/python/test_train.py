@@ -117,7 +117,7 @@ def test_twenty_kills_leave_the_same_bits(tmp_path):
         wait_for(process, moments.randrange(15))
         time.sleep(moments.uniform(0, 0.03))
         process.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == -signal.SIGKILL, err
         if is_saved:
             resumed.add(json.loads((folder / "train.json").read_text())["iteration"])
@@ -133,7 +133,7 @@ def test_ctrl_c_and_resume(uninterrupted, tmp_path, request_to_end):
     process = start(f"{QUICK} --out {folder}")
     wait_for(process, 5)
     process.send_signal(request_to_end)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
     last = json.loads(out.splitlines()[-1])
     assert last["event"] == "stopped"
@@ -179,7 +179,7 @@ def test_a_reader_that_goes_loses_nothing(tmp_path):
     wait_for(process, 3)
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(timeout=60) == 4, err
+    assert process.wait(timeout=600) == 4, err
     assert "the output cannot be written; stopped after " in err
     done = json.loads((tmp_path / "run" / "train.json").read_text())["iteration"]
     assert f"after {done} iterations; go on with ebb train --resume {tmp_path}/run" in err
@@ -229,7 +229,7 @@ def test_saving_that_fails_need_not_end_training(tmp_path):
     wait_for(process, 60)
     assert not (tmp_path / "run" / "train.json").exists()
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     told = err.splitlines()
     assert all("File too large" in line and line.endswith("training goes on") for line in told)

@@ -30,7 +30,7 @@ def mpirun(processes, words):
 
 def finished(process):
     """What it has said."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     if "built without MPI" in err:
         pytest.skip("this build has no MPI")
     return out, err
@@ -85,7 +85,7 @@ def begun(folder, words=""):
 
 
 def expect_nobody(folder):
-    for _ in range(100):
+    for _ in range(600):
         if not running(folder):  # those that ended and were not waited for have no words
             return
         time.sleep(0.1)
@@ -120,18 +120,18 @@ def test_a_process_that_dies_ends_all_and_leaves_a_checkpoint(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_hangs_ends_all_and_leaves_a_checkpoint(tmp_path):
-    process, ranks = begun(tmp_path / "run", "--patience 2")
+    process, ranks = begun(tmp_path / "run", "--patience 5")
     os.kill(ranks[1], signal.SIGSTOP)
     _, err = finished(process)
     assert process.returncode == 4, err
-    assert err.count("process 1 of 2 has not come for 2 seconds") == 1
+    assert err.count("process 1 of 2 has not come for 5 seconds") == 1
     expect_nobody(tmp_path)
     expect_usable(tmp_path / "run", tmp_path)
 
 
 @pytest.mark.slow
 def test_a_process_that_is_late_is_waited_for(tmp_path):
-    process, ranks = begun(tmp_path / "run", "--patience 4")
+    process, ranks = begun(tmp_path / "run", "--patience 60")
     os.kill(ranks[1], signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(ranks[1], signal.SIGCONT)

@@ -17,7 +17,7 @@ REALS = ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
 
 
 def ebb(words, code=0):
-    done = subprocess.run([EBB, *map(str, words)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([EBB, *map(str, words)], capture_output=True, text=True, timeout=900)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 

@@ -12,7 +12,7 @@ EBB = os.environ.get("EBB_BINARY")
 needs_program = pytest.mark.skipif(not EBB, reason="EBB_BINARY does not name the program ebb")
 
 
-def ebb(words, code=0, timeout=120, **more):
+def ebb(words, code=0, timeout=600, **more):
     done = subprocess.run([EBB, "train", *words.split()], capture_output=True, text=True, timeout=timeout, **more)
     assert done.returncode == code, done.stderr + done.stdout
     return done
