@@ -133,7 +133,13 @@ def test_times_are_those_of_the_layers(monkeypatch):
     report = ebb.compression_report(ebb.compress(model), sample)
     for side in ("seconds", "stock_seconds"):
         assert getattr(report.totals, side) == 12.5
-        assert {row.layer: getattr(row, side) for row in report.rows} == {"0": 5.0, "1": 0, "2": 7.5, "3": 0, "(loss)": 0}
+        assert {row.layer: getattr(row, side) for row in report.rows} == {
+            "0": 5.0,
+            "1": 0,
+            "2": 7.5,
+            "3": 0,
+            "(loss)": 0,
+        }
 
 
 def test_text_and_json():
