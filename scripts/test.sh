@@ -8,12 +8,27 @@ record=false
 stages=()
 left_out=()
 recorded=scripts/stage_seconds.txt
+slowness=100  # per cent: of the stage so far that took longest beside its recorded time
+
+# Seconds that a stage takes on 2 cores; nothing where they are not known.
+recorded_seconds() { awk -v name="$1" '$1 == name { print $2 }' "$recorded"; }
+
+# Where EBB_TEST_UNTIL names a time (in seconds since 1970), whether a stage would end after it on this machine, as it is today.
+ends_too_late() {
+  local needs
+  [ -n "${EBB_TEST_UNTIL-}" ] || return 1
+  needs=$(($(recorded_seconds "$1" | grep . || echo 60) * slowness / 100))
+  [ "$(($(date +%s) + needs))" -gt "$EBB_TEST_UNTIL" ] || return 1
+  left_out+=("$1, which would take some $((needs / 60 + 1)) min on this machine today; $(((EBB_TEST_UNTIL - $(date +%s)) / 60)) are left")
+  say "${left_out[-1]}"
+}
 
 # stage NAME COMMAND…: a failed stage does not stop the others. It counts the cases in the JUnit files that the command leaves in
 # $results, or as one where there are none.
 stage() {
-  local name=$1 log="build/log/$1.txt" start=$SECONDS status good lost idle
+  local name=$1 log="build/log/$1.txt" start=$SECONDS status good lost idle before
   shift
+  ! ends_too_late "$name" || return 0
   say "$name"
   export results=$PWD/build/log/$name.results
   rm -rf "$results"
@@ -29,6 +44,10 @@ stage() {
   failed=$((failed + lost))
   skipped=$((skipped + idle))
   stages+=("$name $((SECONDS - start)) $good $lost $idle")
+  before=$(recorded_seconds "$name")
+  if [ "${before:-0}" -ge 30 ] && [ $(((SECONDS - start) * 100 / before)) -gt "$slowness" ]; then
+    slowness=$(((SECONDS - start) * 100 / before))
+  fi
   say "$name: $([ "$lost" = 0 ] && echo good || echo FAILED), $good passed, $lost failed, $idle skipped ($((SECONDS - start)) s)"
 }
 
@@ -39,7 +58,7 @@ report_stages() {
   printf '\n%-14s %7s %7s %7s %7s\n' stage seconds passed failed skipped
   while read -r name seconds good lost idle; do
     printf '%-14s %7d %7d %7d %7d' "$name" "$seconds" "$good" "$lost" "$idle"
-    before=$(awk -v name="$name" '$1 == name { print $2 }' "$recorded")
+    before=$(recorded_seconds "$name")
     if [ -n "$before" ] && [ "$seconds" -gt $((before * 3 / 2)) ] && [ "$seconds" -gt $((before + 15)) ]; then
       printf '   grew by half or more: %d s recorded' "$before"
     fi
@@ -110,6 +129,7 @@ wheel_works() {
 }
 
 quick_tests() {
+  unset EBB_TEST_UNTIL
   need_tests
   say "packages are here; from now on it counts"
   stage format check_format
