@@ -87,6 +87,7 @@ def backward(
     count = GATES[s.cell]
     w, gates, y, dy = s.weights(weights), s.rows(gates, count), s.rows(outputs), s.rows(outputs_gradient)
     fields, products, start = s.rows(fields, dtype=torch.float32), s.rows(products), s.states(field_before)
+    first = _array(before, (s.batch, s.hidden), y.dtype)
     of_sums, of_inputs = s.rows(sums_gradient, count), s.rows(inputs_gradient, count)
     carried, dc = s.states(after_gradient), s.states(field_gradient)
     order = s.order
@@ -101,7 +102,7 @@ def backward(
             dc = dc * f
         elif s.cell == "GRU":
             r, z, n = gates[t].float().chunk(3, 1)
-            last, q = start if k == 0 else y[order[k - 1]].float(), products[t].float()
+            last, q = (first if k == 0 else y[order[k - 1]]).float(), products[t].float()
             dn = d * (1 - z) * (1 - n * n)
             parts = dn * q * r * (1 - r), d * (last - n) * z * (1 - z), dn * r
             of_inputs[t] = torch.cat((*parts[:2], dn), 1)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -259,6 +260,82 @@ def test_cleared_workspaces():
     assert ran_as_graphs() and same(plain, ours)
 
 
+def _wide(hidden: int) -> Case:
+    linear, drop = torch.nn.Linear(hidden, hidden).cuda(), torch.nn.Dropout(0.2)
+
+    def f(h, x):
+        h = torch.tanh(linear(drop(h)) + x)
+        return h, h * 1
+
+    return Case(linear, f, zeros(8, hidden), torch.randn(64, 8, hidden, device="cuda"))
+
+
+def test_two_loops_on_two_streams():
+    """Which share cuBLAS's workspace, and before PyTorch 2.13 where random numbers come from."""
+    words = {"budget": "1GiB", "graph": True, "chunk": 16}
+    both = [_wide(1024), _wide(1536)]
+    expected = []
+    for case in both:
+        for _ in range(3):
+            torch.cuda.manual_seed(5)
+            found = results(case, **words)
+        assert ran_as_graphs()
+        expected.append(found)
+    streams = [torch.cuda.Stream() for _ in both]
+    for _ in range(20):
+        torch.cuda.synchronize()
+        found = []
+        for case, stream in zip(both, streams):
+            with torch.cuda.stream(stream):
+                torch.cuda.manual_seed(5)
+                found.append(results(case, **words))
+        torch.cuda.synchronize()
+        assert all(same(a, b) for a, b in zip(expected, found))
+
+
+def test_workspaces_cleared_between_captures():
+    words = {"budget": "1GiB", "graph": True, "chunk": 16}
+    both = [_wide(1024), _wide(1536)]
+    expected = []
+    for case in both:
+        for _ in range(3):
+            torch.cuda.manual_seed(5)
+            found = results(case, **words)
+        assert ran_as_graphs()
+        expected.append(found)
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+    others = [torch.ones(n << 20, dtype=torch.uint8, device="cuda") for n in (32, 8, 2) for _ in range(8)]
+    for case, before in zip(both, expected):
+        torch.cuda.manual_seed(5)
+        assert same(before, results(case, **words)) and ran_as_graphs()
+    torch.cuda.synchronize()
+    assert all(bool((t == 1).all()) for t in others)
+
+
+def test_failed_captures_give_their_memory_back():
+    def fails():
+        cell = torch.nn.GRUCell(INPUTS, HIDDEN).cuda()
+
+        def f(h, x):
+            h = cell(x, h)
+            return h, h * h.sum().item()
+
+        case = Case(cell, f, zeros(), inputs())
+        for _ in range(3):
+            results(case, budget=ROOM, chunk=9)
+        assert not ran_as_graphs()
+
+    held = []
+    for _ in range(4):
+        fails()
+        ebb.clear_cache()
+        gc.collect()
+        torch.cuda.empty_cache()
+        held.append(torch.cuda.memory_reserved())
+    assert held[-1] <= held[0] + (2 << 20), held
+
+
 def test_two_threads_that_capture():
     script = textwrap.dedent("""
         import threading, time, sys
@@ -291,7 +368,8 @@ def test_two_threads_that_capture():
         print("DEADLOCK" if alive else "fine", flush=True)
         os._exit(alive)
     """)
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    here = pathlib.Path(__file__).parent
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, cwd=here)
     assert found.returncode == 0, found.stdout + found.stderr
 
 

@@ -20,7 +20,9 @@ def on_a_gpu(monkeypatch):
     monkeypatch.setattr(_gated, "_core", gated_stand_in.Core)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
     monkeypatch.setattr(_gated, "_WIDE", False)
-    monkeypatch.setattr(_gated, "why_not", lambda layer, x, sizes: None if sizes is None else "sequences are packed")
+    monkeypatch.setattr(
+        _gated, "why_not", lambda layer, x, others, sizes: None if sizes is None else "sequences are packed"
+    )
     monkeypatch.setattr(torch.cuda, "device", gated_stand_in.anywhere)
     monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")
 
@@ -105,6 +107,56 @@ def test_gradients_of_weights_are_added_up_in_float32():
     found = results(ours, x, states)[-4:]
     for a, b in zip(right, found):
         assert float((a - b.double()).abs().max()) <= 1e-2 * float(a.abs().max())
+
+
+def test_only_what_is_differentiated_is_recorded(monkeypatch):
+    torch.manual_seed(0)
+    ours, _ = pair("LSTM", torch.float32, {})
+    x, states = given(ours, torch.float32)
+    results(ours, x, states)  # measures
+    recorded = []
+    own = gated_stand_in.Core.gated_forward
+
+    def forward(shape, **arguments):
+        recorded.append(arguments["record"])
+        assert arguments["record"] == (arguments["fields"] != 0)
+        own(shape, **arguments)
+
+    monkeypatch.setattr(gated_stand_in.Core, "gated_forward", staticmethod(forward))
+    results(ours, x, states)
+    (run,) = ours.report.runs
+    again = run.measured["forwards"] - run.steps
+    assert recorded.count(False) >= again > 0 and run.steps <= recorded.count(True) <= run.steps + 1  # one looks first
+    recorded.clear()
+    with torch.no_grad():
+        ours(x, tuple(states))
+    assert recorded == [False]
+
+
+def test_weights_that_are_not_one_piece():
+    torch.manual_seed(0)
+    ours, exact = pair("GRU", torch.float32, {})
+    x, states = given(ours, torch.float32)
+    right = results(ours, x, states)
+    w = ours.weight_hh_l0.detach()
+    ours.weight_hh_l0 = torch.nn.Parameter(w.t().contiguous().t())
+    for a, b in zip(right, results(ours, x, states)):
+        assert torch.equal(a, b)
+    ours.weight_hh_l0 = torch.nn.Parameter(torch.cat([w.new_zeros(1), w.flatten()])[1:].view_as(w))
+    for a, b in zip(right, results(ours, x, states)):
+        assert torch.equal(a, b)
+
+
+def test_second_derivatives_are_refused():
+    torch.manual_seed(0)
+    ours, _ = pair("LSTM", torch.float32, {})
+    x, states = given(ours, torch.float32)
+    for budget in ("1GiB", "30%"):
+        ours.budget = budget
+        y, _ = ours(x.requires_grad_(), tuple(states))
+        with pytest.raises(RuntimeError):
+            (first,) = torch.autograd.grad(y.pow(2).sum(), x, create_graph=True)
+            first.sum().backward()
 
 
 def test_a_graph_can_be_kept_where_everything_fits():

@@ -44,7 +44,7 @@ def compare(name, steps, batch, inputs, hidden, dtype, budget="30%", **how):
     exact.load_state_dict(ours.state_dict())
     layers = how.get("num_layers", 1) * (2 if how.get("bidirectional") else 1)
     x = torch.randn(steps, batch, inputs, device="cuda", dtype=dtype)
-    assert _gated.why_not(ours, x, None) is None
+    assert _gated.why_not(ours, x, list(ours.parameters()), None) is None
     states = [torch.randn(layers, batch, hidden, device="cuda", dtype=dtype) for _ in range(2 if name == "LSTM" else 1)]
     width = hidden * (2 if how.get("bidirectional") else 1)
     weights = torch.randn(steps, batch, width, device="cuda") / (steps * batch)

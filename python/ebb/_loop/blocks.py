@@ -21,6 +21,7 @@ class Blocks(Protocol):
     name: str
     advice: str  # to whoever runs their function for the first time; empty where it is known what it does
     divisible: bool  # a block is several time steps, between which it can be stopped
+    uses_params_once: bool  # in each block; their gradients can then be added up in place
 
     @property
     def listed(self) -> bool:
@@ -87,6 +88,7 @@ class OutputsApart:
 
     listed = True
     reduces = False
+    uses_params_once = False
 
     def known_outputs(self) -> Any:
         return None

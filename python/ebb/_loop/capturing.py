@@ -234,12 +234,15 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
         graphs = Graphs(loop.device)
         found.costs = _measured(graphs, loop, seen, found)
         whole = seen.known.costs
-        if found.costs.forward + found.costs.backward > _GAIN * (whole.forward + whole.record + whole.backward):
+        slow = found.costs.forward + found.costs.backward > _GAIN * (whole.forward + whole.record + whole.backward)
+        if slow and _asked(loop) is None:
             found.reason = "they would not be faster: the GPU itself needs that long"
         else:
             found.graphs = graphs
     except CannotCapture as error:
         found.reason = str(error)
+    except torch.cuda.OutOfMemoryError:
+        found.reason = "the GPU has no memory for them"
     finally:
         loop.around.put_back(after)
         loop.around.outside.forms = forms

@@ -266,9 +266,10 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
         recorder,
         initial,
         forms=captured.forms,
-        compared=compared,
+        compared=compared if room + known.costs.tape >= 0 else None,
         compared_back=compared if room >= 0 else None,
         missing=missing,
+        wrong=lambda: forget(loop),
         tiers=_tiers(loop, recorder, plan, offer.chain, captured.like(loop)),
         until=options.until,
     )

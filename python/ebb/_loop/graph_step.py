@@ -32,7 +32,8 @@ class _StateTape(Tape):
 class GraphStep(TorchStep):
     """`forms`: of what f keeps outside, after each block, or None where it keeps nothing. With them the first block begins with other
     things than all others, and runs as it would without graphs. `compared`: a block that f itself runs too, for comparison, when
-    it is advanced first, and `compared_back` when it is reversed. `missing` is called where gradients come in a pattern of which there is no graph."""
+    it is advanced first, and `compared_back` when it is reversed. `missing` is called where
+    gradients come in a pattern of which there is no graph, `wrong` where a graph gives others than f."""
 
     def __init__(
         self,
@@ -42,10 +43,11 @@ class GraphStep(TorchStep):
         compared: int | None,
         compared_back: int | None,
         missing: Callable[[Pattern], None],
+        wrong: Callable[[], None],
         **words: Any,
     ):
         self._graphs = graphs
-        self._missing = missing
+        self._missing, self._wrong = missing, wrong
         self._forms, self._compared, self._compared_back = forms, compared, compared_back
         self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
         self._now: Leaves = []
@@ -67,6 +69,7 @@ class GraphStep(TorchStep):
         self._now, self._unknown = leaves, None
 
     def running(self) -> AbstractContextManager[None]:
+        self._check_memory()
         return self._graphs.running()
 
     def end_forward(self) -> None:
@@ -143,7 +146,6 @@ class GraphStep(TorchStep):
     def _reverse(self, block: int, tape: Tape) -> None:
         if self._begins:
             self._begins = False
-            self._check_memory()
             self._graphs.begin_backward(self.facts.params)
         if not isinstance(tape, _StateTape):
             self._gradients.params = self._graphs.of_params()
@@ -161,7 +163,11 @@ class GraphStep(TorchStep):
         back = Back(block, tape.carry, self._gradients, given, seeds)
         of_inputs = self._graphs.reverse(self.recorder, back)
         if expected is not None and of_inputs is not None:
-            check_alike_f(self.recorder, block, [*self._gradients.carry, *of_inputs], expected)
+            try:
+                check_alike_f(self.recorder, block, [*self._gradients.carry, *of_inputs], expected)
+            except Error:
+                self._wrong()
+                raise
         if of_inputs is None:
             self._missing(back.pattern(self.blocks))
             of_inputs = self._reversed_without(block, tape.carry, given, seeds)

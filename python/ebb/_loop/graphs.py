@@ -18,7 +18,7 @@ from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.recorder import Back, Gradients, Recorder
 from ebb._loop.tape import Flags, Pattern, there
-from ebb._tensor.capture import CannotCapture, Pool, workspace_bytes
+from ebb._tensor.capture import CannotCapture, Pool, launch, workspace_bytes
 from ebb._tensor.outside import Outside, forms_key
 from ebb._tensor.standing_in import standing_in
 from ebb._tensor.trees import addresses, close, same_bits, storage_bytes
@@ -171,7 +171,7 @@ class Graphs:
         _copies(shape.carry, live)
         _copies(shape.inputs, blocks.inputs(block, False))
         _copies(self._sums_before(block), sums)
-        shape.advance.graph.replay()
+        launch(shape.advance.graph, self._device)
         return shape.advance
 
     def capture_advance(self, recorder: Recorder, block: int, live: Leaves) -> Advance:
@@ -198,7 +198,7 @@ class Graphs:
         before = around.snapshot()
         with self._steady(around.outside):
             graph, (given, out, ys), _ = self._pool.capture(body, lambda _: around.restore(before))
-        graph.replay()
+        self._pool.launch_first(graph)
         after = around.snapshot()
         around.restore(before)
         _, eager_out, eager_ys = body(True)  # in this thread, on its stream: as without graphs
@@ -249,7 +249,7 @@ class Graphs:
         self._put_in(recorder, shape, back)
         _copies(found.given, back.given)
         _copies(found.seeds, back.seeds)
-        found.graph.replay()
+        launch(found.graph, self._device)
         self._touched = [a or b for a, b in zip(self._touched, found.params)]
         back.gradients.carry = [a if yes else None for a, yes in zip(self._adjoint, found.carry)]
         return found.of_inputs
@@ -262,10 +262,10 @@ class Graphs:
     def _apart(self, carry: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of a carry such that they can be copied to ours: a tensor of ours that goes to another place, since f has passed a
         leaf on, is a clone."""
-        own = {t.untyped_storage().data_ptr(): k for k, t in enumerate(self._adjoint) if t is not None}
+        own = {t.untyped_storage().data_ptr() for t in self._adjoint if t is not None}
         return [
-            t if t is None or own.get(t.untyped_storage().data_ptr(), k) == k else t.clone()
-            for k, t in enumerate(carry)
+            t if t is None or t is mine or t.untyped_storage().data_ptr() not in own else t.clone()
+            for t, mine in zip(carry, self._adjoint)
         ]
 
     def capture_reverse(self, recorder: Recorder, back: Back) -> None:
@@ -330,7 +330,7 @@ class Graphs:
         with standing_in(around.outside, params, aliases), self._steady(around.outside):
             graph, (carry, of_inputs, of_params), tried = self._pool.capture(body, between)
         around.fresh_casts()
-        graph.replay()
+        self._pool.launch_first(graph)
         now = [a for a, yes in zip(self._adjoint, carry) if yes] + [t for t in of_inputs if t is not None]
         now += [p for p, yes in zip(self._params, of_params) if yes]
         self._check("backward", now, [t for t in [*tried[0], *tried[1]] if t is not None])

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules import module as nn_module
+from torch.utils._device import DeviceContext
 
 from ebb._tensor.context import Changing, Surroundings
 from ebb._tensor.function_key import object_key
@@ -102,7 +103,8 @@ def reason_against(around: Surroundings) -> str | None:
 
 
 def _watched() -> str | None:
-    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._len_torch_function_stack() > 0:
+    around = torch.overrides._get_current_function_mode_stack()
+    if torch._C._len_torch_dispatch_stack() > 0 or any(type(mode) is not DeviceContext for mode in around):
         return "a mode of PyTorch watches operations"
     if hooks_around() is not None:
         return "hooks for saved tensors are set around it"
@@ -110,7 +112,10 @@ def _watched() -> str | None:
 
 
 def _tensor(t: Tensor) -> Any:
-    values = None if t.is_cuda else t.detach().reshape(-1).tolist() if t.nbytes <= _SHORT else t._version
+    # Bytes: of numbers some are equal that differ, and one differs from itself.
+    values: Any = None if t.is_cuda else t._version
+    if not t.is_cuda and t.nbytes <= _SHORT:
+        values = t.detach().reshape(-1).contiguous().view(torch.uint8).tolist()
     return (id(t), t.data_ptr(), t.requires_grad, t.shape, t.stride(), t.dtype, t.device, values)
 
 
@@ -143,6 +148,7 @@ def _settings(device: torch.device) -> dict[str, Any]:
             )
         ]
         + [_old_precision()],
+        "the default device": [str(torch.get_default_device())],
         "cuDNN's settings": [
             _read(backends.cudnn, name) for name in ("enabled", "allow_tf32", "benchmark", "deterministic")
         ],

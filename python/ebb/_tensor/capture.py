@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -22,19 +24,50 @@ class _Side:
     own: graphs write to it, so nobody else must get its memory when others clear the workspaces of all streams."""
 
     def __init__(self, device: torch.device):
-        """In the thread that captures."""
-        self.stream = torch.cuda.Stream(device)
+        self._device = device
+        # Streams of the usual priority are handed out in turn: this one might become somebody else's too.
+        self.stream = torch.cuda.Stream(device, priority=-1)
         self._pool = torch.cuda.MemPool() if hasattr(torch.cuda, "MemPool") else None
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_reserved(device)
-        own = contextlib.nullcontext() if self._pool is None else torch.cuda.use_mem_pool(self._pool)
-        with own, torch.cuda.stream(self.stream):
-            for dtype in (torch.float32, torch.float16):
-                square, row = (torch.zeros(*shape, device=device, dtype=dtype) for shape in ((64, 64), (64,)))
-                torch.mm(square, square)
-                torch.addmm(row, square, square)
+        self.take_workspaces()
         torch.cuda.synchronize(device)
         self.workspaces = torch.cuda.memory_reserved(device) - before  # bytes
+
+    def take_workspaces(self) -> None:
+        """In the thread that captures, before each capture: since the last one somebody may have cleared them."""
+        own = contextlib.nullcontext() if self._pool is None else torch.cuda.use_mem_pool(self._pool, self._device)
+        with own, torch.cuda.stream(self.stream):
+            for dtype in (torch.float32, torch.float16):
+                square, row = (torch.zeros(*shape, device=self._device, dtype=dtype) for shape in ((64, 64), (64,)))
+                torch.mm(square, square)
+                torch.addmm(row, square, square)
+
+
+class _Order:
+    """Graphs of a device share what cuBLAS writes to and, before PyTorch 2.13, what random numbers are drawn by: on whichever streams
+    they run, one comes after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._event: torch.cuda.Event | None = None
+        self._stream: torch.cuda.Stream | None = None
+
+    @contextlib.contextmanager
+    def turn(self, stream: torch.cuda.Stream) -> Iterator[None]:
+        with self._lock:
+            if self._event is not None and self._stream != stream:
+                stream.wait_event(self._event)
+            try:
+                yield
+            finally:
+                if self._event is None:
+                    self._event = torch.cuda.Event()
+                self._event.record(stream)
+                self._stream = stream
+
+
+_orders: dict[torch.device, _Order] = collections.defaultdict(_Order)
 
 
 _lock = threading.RLock()  # one capture at a time
@@ -49,6 +82,12 @@ def is_captured() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
+def launch(graph: torch.cuda.CUDAGraph, device: torch.device) -> None:
+    """On the current stream."""
+    with _orders[device].turn(torch.cuda.current_stream(device)):
+        graph.replay()
+
+
 def workspace_bytes(device: torch.device) -> int:
     """What libraries hold for graphs, all of them together."""
     return _sides[device].workspaces if device in _sides else 0
@@ -61,6 +100,7 @@ class Pool:
         self._device = device
         self._handle = torch.cuda.graph_pool_handle()
         self.bytes = 0  # of its segments, and of the graphs themselves
+        self._before = 0, 0  # the last capture: memory of the device that was free, and reserved by PyTorch
 
     def capture(
         self, body: Callable[[bool], Any], between: Callable[[Any], None]
@@ -74,8 +114,12 @@ class Pool:
 
         def work() -> tuple[torch.cuda.CUDAGraph, Any, Any]:
             with _lock:  # of which the caller must hold nothing: this thread may be waiting for it
-                if self._device not in _sides:
-                    _sides[self._device] = _Side(self._device)
+                try:
+                    if self._device not in _sides:
+                        _sides[self._device] = _Side(self._device)
+                    _sides[self._device].take_workspaces()
+                except RuntimeError as error:
+                    raise CannotCapture(_said(error)) from error
                 _at_work.add(threading.get_ident())
                 try:
                     return self._captured(body, between, _sides[self._device], callers)
@@ -89,7 +133,7 @@ class Pool:
     ) -> tuple[torch.cuda.CUDAGraph, Any, Any]:
         side.stream.wait_stream(callers)
         try:
-            with torch.cuda.stream(side.stream), _no_hooks():
+            with _orders[self._device].turn(side.stream), torch.cuda.stream(side.stream), _no_hooks():
                 tried = body(True)
         except Exception as error:
             raise CannotCapture(_said(error)) from error
@@ -98,21 +142,31 @@ class Pool:
         between(tried)
         torch.cuda.synchronize(self._device)
         torch.cuda.empty_cache()
-        free = torch.cuda.mem_get_info(self._device)[0]
-        reserved = torch.cuda.memory_reserved(self._device)
+        self._before = torch.cuda.mem_get_info(self._device)[0], torch.cuda.memory_reserved(self._device)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, self._handle, side.stream, capture_error_mode="thread_local"):
+            # Whatever the collector destroys, other graphs among it, would be a part of the capture.
+            with (
+                _no_collection(),
+                torch.cuda.graph(graph, self._handle, side.stream, capture_error_mode="thread_local"),
+            ):
                 found = body(False)
         except BaseException as error:
             torch.cuda.set_stream(callers)
             self._clean_up(side.stream)
+            torch.cuda.set_stream(callers)
             if isinstance(error, Exception):
                 raise CannotCapture(_said(error)) from error
             raise
+        return graph, found, tried
+
+    def launch_first(self, graph: torch.cuda.CUDAGraph) -> None:
+        """The graph that was captured last: only now it has all its memory."""
+        launch(graph, self._device)
+        torch.cuda.synchronize(self._device)
+        free, reserved = self._before
         taken = free - torch.cuda.mem_get_info(self._device)[0]
         self.bytes += max(taken, torch.cuda.memory_reserved(self._device) - reserved, 0)
-        return graph, found, tried
 
     def _clean_up(self, stream: torch.cuda.Stream) -> None:
         """A capture that was broken off leaves the allocator and the generator as if it went on; one that ends well does not."""
@@ -120,7 +174,9 @@ class Pool:
         end = next((getattr(torch._C, name) for name in names if hasattr(torch._C, name)), None)
         with contextlib.suppress(RuntimeError):
             if end is not None:
-                end(self._device.index or 0, self._handle)
+                index = self._device.index or 0
+                end(index, self._handle)  # an error where the capture had ended well: its graph gives the pool back
+                torch._C._cuda_releasePool(index, self._handle)
         empty = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream, capture_error_mode="thread_local")
         with contextlib.suppress(RuntimeError), empty:
             torch.zeros(1, device=self._device)
@@ -137,10 +193,10 @@ def _no_hooks() -> Iterator[None]:
     plain = {name: getattr(torch.Tensor, name) for name in _HOOKING}
 
     def refusing(name: str) -> Callable[..., Any]:
-        def hook(tensor: torch.Tensor, *arguments: Any) -> Any:
+        def hook(tensor: torch.Tensor, *arguments: Any, **words: Any) -> Any:
             if threading.get_ident() in _at_work:
                 raise CannotCapture(f"f hooks a tensor ({name}), and a graph calls no hook")
-            return plain[name](tensor, *arguments)
+            return plain[name](tensor, *arguments, **words)
 
         return hook
 
@@ -151,6 +207,17 @@ def _no_hooks() -> Iterator[None]:
     finally:
         for name, method in plain.items():
             setattr(torch.Tensor, name, method)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _said(error: Exception) -> str:

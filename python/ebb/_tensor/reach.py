@@ -108,8 +108,8 @@ class Reach:
             self.known[id(part)] = part
             owner = type(part).__name__
             self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
-            if _is_ours(type(part)):
-                continue  # whose attributes are reports
+            if _is_ours(type(part)) or type(part).__module__.startswith("torch._dynamo."):
+                continue  # whose attributes are reports, or a compiler's
             self.places.append(Names(vars(part), owner))
             self._take_class(type(part), depth)
             for key, inner in vars(part).items():

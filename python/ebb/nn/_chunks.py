@@ -131,6 +131,7 @@ class _Segments(OutputsApart):
         self.name = name
         self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
         self._chunk = chunk
+        self.uses_params_once = isinstance(kernel, _gated.GatedKernel)
         self.length = x.shape[0] if batch_sizes is None else len(batch_sizes)
         self._rows = None if batch_sizes is None else Rows(batch_sizes)
         self.count = -(-self.length // chunk)
@@ -231,7 +232,7 @@ def run(call: Any) -> Any:
             index = group * directions + direction
             weights = call.parameters()[index * each : (index + 1) * each]
             own = states if not apart else [state[index : index + 1] for state in states]
-            ours = layer.native and _gated.why_not(layer, output, sizes) is None
+            ours = layer.native and _gated.why_not(layer, output, [*own, *weights], sizes) is None
             kind = _gated.GatedKernel if ours else _Kernel
             kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
             own = kernel.start(own)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ebb import _core
 
@@ -20,15 +21,15 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 _WIDE = "out_dtype" in (inspect.getdoc(torch.mm) or "")
 
 
-def why_not(layer: Any, x: Tensor, sizes: Tensor | None) -> str | None:
-    """What keeps the kernels from running this layer; None: nothing does."""
+def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -> str | None:
+    """What keeps the kernels from running this layer; None: nothing does. `others`: its states and parameters."""
     if x.device.type != "cuda":
         return f"a tensor is on {x.device}"
     if x.dtype not in _DTYPES:
         return f"a tensor has dtype {x.dtype}"
-    if any(p.dtype != x.dtype or p.device != x.device for p in layer._flat_weights):
-        return "inputs and parameters differ in dtype or device"
-    if x.dtype == torch.float32 and not torch.backends.cudnn.allow_tf32:
+    if any(other.dtype != x.dtype or other.device != x.device for other in others):
+        return "inputs, states and parameters differ in dtype or device"
+    if x.dtype == torch.float32 and not _tf32():
         return "products in float32 are asked for"
     if torch.is_autocast_enabled("cuda"):
         return "autocast is on"
@@ -37,6 +38,14 @@ def why_not(layer: Any, x: Tensor, sizes: Tensor | None) -> str | None:
     with torch.cuda.device(x.device):
         shape = _core.GatedShape(layer.mode, _DTYPES[x.dtype], 1, x.shape[1], layer.hidden_size, False)
         return _core.gated_unfit(shape) or None
+
+
+def _tf32() -> bool:
+    """Whether recurrent layers may multiply so. Where precisions differ between operations, the old name of the setting is an error."""
+    rnn = getattr(torch.backends.cudnn, "rnn", None)
+    if rnn is None:
+        return bool(torch.backends.cudnn.allow_tf32)
+    return bool(rnn.fp32_precision == "tf32")
 
 
 class _Shadow(torch.autograd.Function):
@@ -48,6 +57,7 @@ class _Shadow(torch.autograd.Function):
         return parameter.new_zeros((), dtype=torch.float32).expand(parameter.shape)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         return gradients[0].to(ctx.dtype)
 
@@ -78,7 +88,9 @@ class GatedKernel:
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         after: list[list[Tensor]] = [[] for _ in carry]
         for k, (call, shadows) in enumerate(zip(self._calls, self._shadows)):
-            x, *states = _Segment.apply(call, x, *[state[k] for state in carry], *shadows)
+            given = [x, *[state[k] for state in carry], *shadows]
+            records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+            x, *states = _Segment.apply(call, records, *given)
             for column, state in zip(after, states):
                 column.append(state)
         return [column[0][None] if self.layers == 1 else torch.stack(column) for column in after], x
@@ -91,6 +103,9 @@ class _Call:
         self.mode, self.backwards = mode, backwards
         self.w_ih, self.w_hh, *self.biases = [weight.detach() for weight in weights]
         self.hidden = self.w_hh.shape[1]
+        self.w_hh = self.w_hh.contiguous()
+        if self.w_hh.data_ptr() % 16 != 0:  # which kernels read at once
+            self.w_hh = self.w_hh.clone()
 
     @cached_property
     def _both(self) -> Tensor | None:
@@ -120,10 +135,9 @@ class _Call:
 
 class _Segment(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, call: _Call, x: Tensor, *rest: Tensor) -> Any:
+    def forward(ctx: Any, call: _Call, records: bool, x: Tensor, *rest: Tensor) -> Any:
         mode, (steps, batch) = call.mode, x.shape[:2]
         states = rest[: 2 if mode == "LSTM" else 1]
-        records = any(ctx.needs_input_grad)
         sums = call.sums(x)
         # h before the first time step lies beside the outputs: all that products are made with are then one piece.
         hs = x.new_empty(steps + 1, batch, call.hidden)
@@ -157,6 +171,7 @@ class _Segment(torch.autograd.Function):
         return outputs, after if mode == "GRU" else last.clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_outputs: Any, *of_states: Any) -> Any:
         call: _Call = ctx.call
         x, gates, hs, field, fields, products = ctx.saved_tensors
@@ -190,17 +205,18 @@ class _Segment(torch.autograd.Function):
             )
         rows, own = of_inputs.flatten(0, 1), of_sums.flatten(0, 1)
         needs = ctx.needs_input_grad
-        of_x = (rows @ call.w_ih).view(x.shape) if needs[1] else None
+        of_x = (rows @ call.w_ih).view(x.shape) if needs[2] else None
         earlier = hs[1:] if call.backwards else hs[:-1]
         found: list[Tensor | None] = [
             _product(rows, x.flatten(0, 1)) if needs[-len(call.biases) - 2] else None,
             _product(own, earlier.flatten(0, 1)) if needs[-len(call.biases) - 1] else None,
         ]
         if call.biases:
-            found += [rows.sum(0, dtype=torch.float32), own.sum(0, dtype=torch.float32)]
+            of_bias = own.sum(0, dtype=torch.float32)
+            found += [of_bias.clone() if of_inputs is of_sums else rows.sum(0, dtype=torch.float32), of_bias]
         if lstm:
-            return None, of_x, of_before.to(x.dtype), of_field_before, *found
-        return None, of_x, of_before.to(x.dtype) if field is None else of_before, *found
+            return None, None, of_x, of_before.to(x.dtype), of_field_before, *found
+        return None, None, of_x, of_before.to(x.dtype) if field is None else of_before, *found
 
 
 def _recorded(yes: bool, like: Tensor, dtype: torch.dtype) -> Tensor | None:
