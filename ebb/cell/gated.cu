@@ -65,7 +65,7 @@ Spread spread_of(const GatedShape& shape) {
 }
 
 Spread checked_spread(const GatedShape& shape) {
-  if (*gave_up() != 0) {
+  if (std::atomic_ref(*gave_up()).exchange(0) != 0) {
     fail(ErrorCode::device,
          "gated cells: blocks of an earlier segment waited in vain for each other, so that its "
          "results are wrong; does another program hold "
@@ -81,6 +81,7 @@ Host host_of(void* stream) { return {patience, gave_up(), static_cast<cudaStream
 }  // namespace
 
 std::string gated_unfit(const GatedShape& shape) {
+  gave_up();  // taken before a call that may be captured, in which it could not be
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";
   const int each = shape.number == GatedNumber::tf32 ? 16 : 32;

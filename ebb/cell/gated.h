@@ -62,7 +62,7 @@ struct GatedBackward {
 // Why such a segment cannot run on the GPU that is current; empty: it can.
 std::string gated_unfit(const GatedShape& shape);
 
-// `stream` is a cudaStream_t. Throw Error(invalid_argument) for what does not fit, Error(unavailable) where CUDA fails or where an
+// `stream` is a cudaStream_t. Throw Error(invalid_argument) for what does not fit, Error(device) where CUDA fails or where an
 // earlier segment gave up, since not all of its blocks ran at the same time.
 void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream);
 void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream);

@@ -16,8 +16,6 @@
 
 namespace ebb::gated {
 
-constexpr int kFlags = 128;  // bytes of shared memory before the weights
-
 // What the cells differ in beside their mathematics.
 template <class Cell>
 struct Kept {
@@ -30,14 +28,25 @@ struct Kept {
 template <class Cell, class T>
 int forward_shared(int units, int hidden, int teams, bool kept) {
   const int rows = Cell::kGates * units;
-  return kFlags + (kept ? 0 : rows * row_bytes(hidden, sizeof(T))) +
-         teams * kWarps * part_size(rows) * 4;
+  return (kept ? 0 : rows * row_bytes(hidden, sizeof(T))) + teams * kWarps * part_size(rows) * 4;
 }
 
 template <class Cell, class T>
 int backward_shared(int units, int hidden, int teams, bool kept) {
-  return kFlags + (kept ? 0 : units * row_bytes(Cell::kGates * hidden, sizeof(T))) +
+  return (kept ? 0 : units * row_bytes(Cell::kGates * hidden, sizeof(T))) +
          teams * 2 * kWarps * part_size(units) * 4;
+}
+
+// Writes what is not a number for the samples from `first` on that a thread finishes, where others did not come in time.
+template <int slices>
+__device__ __forceinline__ void spoil(float* state, const Segment& s, int hidden, int first, int u,
+                                      bool finishes) {
+#pragma unroll
+  for (int part = 0; part < slices; ++part) {
+    const int b = first + part * kSlice;
+    if (state != nullptr && finishes && b < s.end)
+      state[static_cast<size_t>(b) * hidden + u] = not_a_number();
+  }
 }
 
 template <class T>
@@ -61,16 +70,12 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   const Place here = place();
   const int hidden = s.hidden, u0 = here.x * units;
   const Thread me(here.thread);
-  bool* const failed = reinterpret_cast<bool*>(shared_memory());
-  if (here.thread < kTeams) failed[here.thread] = false;
   const auto vector = [&](int row, int k) {
-    const int unit = u0 + row % units;
-    if (unit >= hidden) return make_uint4(0, 0, 0, 0);
     return *reinterpret_cast<const uint4*>(
-        io.weights + (static_cast<size_t>(row / units) * hidden + unit) * hidden + k);
+        io.weights + (static_cast<size_t>(row / units) * hidden + u0 + row % units) * hidden + k);
   };
   Weights<T, kRows, kept> weights;
-  std::uint8_t* rest = shared_memory() + kFlags;
+  std::uint8_t* rest = shared_memory();
   if constexpr (kept > 0) {
     weights.keep(me, vector);
   } else {
@@ -87,8 +92,8 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   sync_block();
   float* const parts = reinterpret_cast<float*>(rest) + me.team * kWarps * part_size(kRows);
   const int first = s.first + (here.y * s.teams + me.team) * slices * kSlice;
-  const int unit = me.mine % units, sample = me.mine / units, u = u0 + unit;
-  const bool finishes = sample < kSlice && u < hidden;
+  const int unit = me.mine % units, sample = me.mine / units % kSlice, u = u0 + unit;
+  const bool finishes = me.mine < units * kSlice;
   float field[slices], bias = 0;
   if (Of::kApart && finishes && io.bias != nullptr) bias = Multiplied<T>::to_float(io.bias[u]);
 #pragma unroll
@@ -113,20 +118,20 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
       const int b = first + part * kSlice + sample;
       const bool real = finishes && b < s.end;
       T* const own = io.sums + (s.at(t) + b) * kGates * hidden + u;
-      float given[kGates];
+      T given[kGates];  // converted later, since that waits for them
 #pragma unroll
-      for (int k = 0; k < kGates; ++k)
-        given[k] = real ? Multiplied<T>::to_float(own[static_cast<size_t>(k) * hidden]) : 0.F;
-      float sums[tiles(kRows)][2][4] = {};
-      if (!add_product<T, kRows, kept, kTogether>(sums, weights, samples(t, part), ahead, looked, s,
-                                                  me, t == 0)) {
-        failed[me.team] = true;
+      for (int k = 0; k < kGates; ++k) {
+        given[k] = real ? own[static_cast<size_t>(k) * hidden] : Multiplied<T>::of_float(0.F);
       }
+      Sums<kRows> sums;
+      const bool came = add_product<T, kRows, kept, kTogether>(sums, weights, samples(t, part),
+                                                               ahead, looked, s, me, t == 0);
       if (t > 0 || part > 0) sync_team(me.team);  // all have read the parts before these
       put_parts<kRows>(parts + me.warp * part_size(kRows), sums, me);
-      sync_team(me.team);
-      if (failed[me.team]) {
+      if (any_of_team(me.team, !came)) {
         if (me.mine == 0) give_up(s.gave_up);
+        spoil<slices>(Of::kField >= 0 ? io.field_after : nullptr, s, hidden, first + sample, u,
+                      finishes);
         return;
       }
       if constexpr (kept > 0) {
@@ -139,10 +144,10 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
       for (int k = 0; k < kGates; ++k) {
         const float product = all_parts<kRows>(parts, k * units + unit, sample);
         if (Of::kApart && k == kGates - 1) {
-          added[k] = given[k];
+          added[k] = Multiplied<T>::to_float(given[k]);
           added[Cell::kSums - 1] = product + bias;
         } else {
-          added[k] = given[k] + product;
+          added[k] = Multiplied<T>::to_float(given[k]) + product;
         }
       }
       UnitForward<float> unit_forward{added, before, 0, nullptr, after, saved, 0};
@@ -193,14 +198,8 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   const Place here = place();
   const int hidden = s.hidden, width = kGates * hidden, u0 = here.x * units;
   const Thread me(here.thread);
-  bool* const failed = reinterpret_cast<bool*>(shared_memory());
-  if (here.thread < kTeams) failed[here.thread] = false;
-  const auto number = [&](int unit, int k) {
-    return u0 + unit < hidden ? io.weights[static_cast<size_t>(k) * hidden + u0 + unit]
-                              : Multiplied<T>::of_float(0.F);
-  };
   Weights<T, units, kept> weights;
-  std::uint8_t* rest = shared_memory() + kFlags;
+  std::uint8_t* rest = shared_memory();
   if constexpr (kept > 0) {
     weights.keep(me, [&](int unit, int k) {
       union {
@@ -209,17 +208,27 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
       } found;
 #pragma unroll
       for (int i = 0; i < 16 / static_cast<int>(sizeof(T)); ++i)
-        found.numbers[i] = number(unit, k + i);
+        found.numbers[i] = io.weights[static_cast<size_t>(k + i) * hidden + u0 + unit];
       return found.vector;
     });
   } else {
     weights.shared = rest;
     weights.stride = row_bytes(width, sizeof(T));
+    constexpr int kVectors = units * static_cast<int>(sizeof(T)) / 16;
     for (int i = here.thread; i < width; i += here.threads) {
+      union {
+        uint4 vectors[kVectors];
+        T numbers[units];
+      } found;
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k) {
+        found.vectors[k] =
+            reinterpret_cast<const uint4*>(io.weights + static_cast<size_t>(i) * hidden + u0)[k];
+      }
 #pragma unroll
       for (int unit = 0; unit < units; ++unit) {
         *reinterpret_cast<T*>(rest + unit * weights.stride + i * sizeof(T)) =
-            Multiplied<T>::rounded(number(unit, i));
+            Multiplied<T>::rounded(found.numbers[unit]);
       }
     }
     rest += units * weights.stride;
@@ -227,8 +236,8 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   sync_block();
   float* const parts = reinterpret_cast<float*>(rest) + me.team * 2 * kWarps * part_size(units);
   const int first = s.first + (here.y * s.teams + me.team) * slices * kSlice;
-  const int unit = me.mine % units, sample = me.mine / units, u = u0 + unit;
-  const bool finishes = sample < kSlice && u < hidden;
+  const int unit = me.mine % units, sample = me.mine / units % kSlice, u = u0 + unit;
+  const bool finishes = me.mine < units * kSlice;
   float carried[slices], of_field[slices];
 #pragma unroll
   for (int part = 0; part < slices; ++part) {
@@ -238,7 +247,7 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
     of_field[part] =
         Of::kFields && real ? io.field_gradient[static_cast<size_t>(b) * hidden + u] : 0.F;
   }
-  constexpr int kTogether = together(kept, 8);
+  constexpr int kTogether = together(kept, 4);
   const auto samples = [&](int t, int part) {
     return Samples<T>(io.sums_gradient + s.at(t + 1) * width, width, first + part * kSlice, s, me);
   };
@@ -264,8 +273,8 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
         const size_t now = (s.at(t) + b) * hidden + u, last = static_cast<size_t>(b) * hidden + u;
         if (Of::kApart) {
           saved[3] = Multiplied<T>::to_float(io.products[now]);
-          before[0] = t == 0 ? io.field_before[last]
-                             : Multiplied<T>::to_float(io.outputs[(s.at(t - 1) + b) * hidden + u]);
+          before[0] = Multiplied<T>::to_float(t == 0 ? io.before[last]
+                                                     : io.outputs[(s.at(t - 1) + b) * hidden + u]);
         } else if (Of::kFields) {
           after[1] = io.fields[now];
           before[1] = t == 0 ? io.field_before[last] : io.fields[(s.at(t - 1) + b) * hidden + u];
@@ -276,17 +285,17 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
           output += Multiplied<T>::to_float(io.outputs_gradient[now]);
       }
       if (t < s.steps - 1) {
-        float sums[1][2][4] = {};
-        if (!add_product<T, units, kept, kTogether>(sums, weights, samples(t, part), ahead, looked,
-                                                    s, me, false)) {
-          failed[me.team] = true;
-        }
+        Sums<units> sums;
+        const bool came = add_product<T, units, kept, kTogether>(sums, weights, samples(t, part),
+                                                                 ahead, looked, s, me, false);
         float* const both = parts + turn * kWarps * part_size(units);
         turn ^= 1;  // those before may still be read
         put_parts<units>(both + me.warp * part_size(units), sums, me);
-        sync_team(me.team);
-        if (failed[me.team]) {
+        if (any_of_team(me.team, !came)) {
           if (me.mine == 0) give_up(s.gave_up);
+          spoil<slices>(io.before_gradient, s, hidden, first + sample, u, finishes);
+          spoil<slices>(Of::kFields ? io.field_before_gradient : nullptr, s, hidden, first + sample,
+                        u, finishes);
           return;
         }
         if (real) output += all_parts<units>(both, unit, sample);

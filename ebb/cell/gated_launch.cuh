@@ -34,15 +34,17 @@ Spread spread(const GatedShape& shape, const Gpu& gpu) {
   for (const int units : {16, 8}) {
     if (units == 8 && sizeof(T) < 4) break;  // more blocks than there are processors
     const int across = (hidden + units - 1) / units;
-    for (const auto& [teams, slices] : {std::array{1, 1}, std::array{2, 1}, std::array{2, 2}}) {
+    Spread last{};
+    for (const auto& [teams, slices] :
+         {std::array{1, 1}, std::array{2, 1}, std::array{1, 2}, std::array{2, 2}}) {
       const int most = std::max(forward_shared<Cell, T>(units, hidden, teams, false),
                                 backward_shared<Cell, T>(units, hidden, teams, false));
       if (most > gpu.shared || across > gpu.processors) continue;
       const int each = teams * slices * kSlice, groups = gpu.processors / across;
-      const bool last = teams == 2 && slices == 2;
-      if (groups * each >= batch || last)
-        return {units, slices, teams, 0, std::min(batch, groups * each)};
+      last = {units, slices, teams, 0, std::min(batch, groups * each)};
+      if (groups * each >= batch) break;
     }
+    if (last.units > 0) return last;
   }
   return {};
 }

@@ -31,8 +31,27 @@ __device__ __forceinline__ void sync_block() { __syncthreads(); }
 __device__ __forceinline__ void sync_team(int team) {
   asm volatile("bar.sync %0,%1;" ::"r"(team + 1), "n"(kTeam) : "memory");
 }
+// As sync_team; whether it is so for any thread of the team.
+__device__ __forceinline__ bool any_of_team(int team, bool yes) {
+  int found;
+  asm volatile(
+      "{.reg .pred given, any;\n"
+      "setp.ne.s32 given,%1,0;\n"
+      "bar.red.or.pred any,%2,%3,given;\n"
+      "selp.s32 %0,1,0,any;}"
+      : "=r"(found)
+      : "r"(static_cast<int>(yes)), "r"(team + 1), "n"(kTeam)
+      : "memory");
+  return found != 0;
+}
 // Of the lanes of a warp.
 __device__ __forceinline__ bool any(bool yes) { return __any_sync(~0U, yes) != 0; }
+__device__ __forceinline__ unsigned bits_of_any(unsigned bits) {
+  return __reduce_or_sync(~0U, bits);
+}
+__device__ __forceinline__ int highest_bit(unsigned bits) {
+  return 31 - __clz(static_cast<int>(bits));
+}
 __device__ __forceinline__ float of_next_lane(float x) { return __shfl_down_sync(~0U, x, 1); }
 
 __device__ __forceinline__ uint4 look(const void* at) {
@@ -46,6 +65,7 @@ __device__ __forceinline__ uint4 look(const void* at) {
 __device__ __forceinline__ bool is_absent(const uint4& found) {
   return found.x == kAbsent || found.y == kAbsent || found.z == kAbsent || found.w == kAbsent;
 }
+__device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7FFFFFFFU); }
 __device__ __forceinline__ std::uint32_t word_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ void put(void* at, std::uint32_t word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0],%1;" ::"l"(at), "r"(word) : "memory");

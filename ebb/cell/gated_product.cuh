@@ -30,13 +30,20 @@ __host__ __device__ constexpr int row_bytes(int numbers, int size) {
   return (numbers * size + 127) / 128 * 128 + 64;
 }
 // Numbers of one warp's part of a product.
-__host__ __device__ constexpr int part_size(int rows) { return tiles(rows) * 16 * (kSlice + 1); }
+__host__ __device__ constexpr int part_size(int rows) { return tiles(rows) * 16 * kSlice; }
+// Where one of them lies: pairs of samples stay together, and the lanes of a warp meet as few banks twice as can be, when they write
+// fragments and when they read neighbouring units.
+__device__ __forceinline__ int part_at(int row, int sample) {
+  const int pair = row / 2;
+  return row * kSlice + (sample ^ ((pair & 1) << 3 | (pair & 2) << 1 | (pair & 4) >> 1));
+}
 
 // Hands a number to other blocks. All lanes of a warp call it, even ones and the next with neighbouring places: words are written whole.
 template <class T>
 __device__ __forceinline__ void tell(T* at, float x, bool real, int thread) {
   if constexpr (sizeof(T) == 4) {
-    if (real) put(at, word_of(x));
+    const std::uint32_t word = word_of(x);
+    if (real) put(at, word == kAbsent ? kAbsent >> 1 : word);  // a NaN that a caller has made
   } else {
     const float next = of_next_lane(x);
     if (real && thread % 2 == 0) put(at, Multiplied<T>::pair(x, next));
@@ -47,21 +54,22 @@ __device__ __forceinline__ void tell(T* at, float x, bool real, int thread) {
 template <int count, class Where>
 __device__ __forceinline__ bool read_when_there(uint4 (&found)[count], const Where& where,
                                                 bool looked, bool is_there, long long patience) {
+  unsigned left = (1U << count) - 1;  // the same for all lanes
   for (long long looks = 0; looks <= patience; ++looks) {
-    if (!looked) {
 #pragma unroll
-      for (int i = 0; i < count; ++i) found[i] = look(where(i));
+    for (int i = 0; i < count; ++i) {
+      if (!looked && (left >> i & 1) != 0) found[i] = look(where(i));
     }
     looked = false;
     if (is_there) return true;
-    bool absent = false;
+    unsigned absent = 0;
 #pragma unroll
-    for (int i = 0; i < count; ++i) absent |= is_absent(found[i]);
-    if (!any(absent)) return true;
+    for (int i = 0; i < count; ++i) absent |= is_absent(found[i]) ? 1U << i : 0;
+    left = bits_of_any(absent);
+    if (left == 0) return true;
     // One of them, so that waiting leaves the memory to those who work.
-    do {
-      found[count - 1] = look(where(count - 1));
-    } while (any(is_absent(found[count - 1])) && ++looks <= patience);
+    const int last = highest_bit(left);
+    while (any(is_absent(look(where(last)))) && ++looks <= patience) continue;
   }
   return false;
 }
@@ -136,7 +144,7 @@ struct Samples {
     }
   }
   __device__ __forceinline__ const T* at(int chunk, int n) const {
-    return from[n] + min(chunk, chunks - 1) * kChunk;
+    return (n == 0 ? from[0] : from[1]) + min(chunk, chunks - 1) * kChunk;
   }
 };
 
@@ -148,36 +156,60 @@ __device__ __forceinline__ void look_at(uint4 (&found)[count], const Samples<T>&
   for (int i = 0; i < count; ++i) found[i] = look(samples.at(first + i / 2 * kWarps, i % 2));
 }
 
+// Sums of one warp. Few rows have two of each, so that one product need not wait for the one before; `whole` adds them up.
+template <int rows>
+struct Sums {
+  static constexpr int kEach = tiles(rows) == 1 ? 2 : 1;
+  float parts[kEach][tiles(rows)][2][4] = {};
+
+  __device__ __forceinline__ float whole(int m, int n, int i) const {
+    return kEach == 1 ? parts[0][m][n][i] : parts[0][m][n][i] + parts[kEach - 1][m][n][i];
+  }
+};
+
+template <class T, int rows, int kept>
+__device__ __forceinline__ void multiply_chunk(Sums<rows>& sums,
+                                               const Weights<T, rows, kept>& weights,
+                                               const uint4 (&found)[2], int chunk, int number,
+                                               const Thread& me) {
+#pragma unroll
+  for (int m = 0; m < tiles(rows); ++m) {
+    const uint4 upper = weights.get(chunk, number, m, 0, me),
+                lower = weights.get(chunk, number, m, 1, me);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const uint4 x = Multiplied<T>::rounded(found[n]);
+      Multiplied<T>::multiply(sums.parts[0][m][n], upper.x, lower.x, upper.y, lower.y, x.x, x.y);
+      Multiplied<T>::multiply(sums.parts[Sums<rows>::kEach - 1][m][n], upper.z, lower.z, upper.w,
+                              lower.w, x.z, x.w);
+    }
+  }
+}
+
 // Adds to `sums` the products with chunks first, first + 8, ..., of which `number` is the first among those of the warp.
 template <class T, int rows, int kept, int many>
-__device__ __forceinline__ void multiply(float (&sums)[tiles(rows)][2][4],
-                                         const Weights<T, rows, kept>& weights,
-                                         uint4 (&found)[2 * many], int first, int number,
+__device__ __forceinline__ void multiply(Sums<rows>& sums, const Weights<T, rows, kept>& weights,
+                                         const uint4 (&found)[2 * many], int first, int number,
                                          int chunks, const Thread& me) {
+  const auto one = [&](int j) {
+    const uint4 both[2] = {found[2 * j], found[2 * j + 1]};
+    multiply_chunk<T, rows, kept>(sums, weights, both, first + j * kWarps, number + j, me);
+  };
+  if (kept > 0 || first + (many - 1) * kWarps < chunks) {
 #pragma unroll
-  for (int j = 0; j < many; ++j) {
-    const int chunk = first + j * kWarps;
-    if (kept == 0 && chunk >= chunks) break;
+    for (int j = 0; j < many; ++j) one(j);
+  } else {
 #pragma unroll
-    for (int n = 0; n < 2; ++n) found[2 * j + n] = Multiplied<T>::rounded(found[2 * j + n]);
-#pragma unroll
-    for (int m = 0; m < tiles(rows); ++m) {
-      const uint4 upper = weights.get(chunk, number + j, m, 0, me),
-                  lower = weights.get(chunk, number + j, m, 1, me);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const uint4 x = found[2 * j + n];
-        Multiplied<T>::multiply(sums[m][n], upper.x, lower.x, upper.y, lower.y, x.x, x.y);
-        Multiplied<T>::multiply(sums[m][n], upper.z, lower.z, upper.w, lower.w, x.z, x.w);
-      }
+    for (int j = 0; j < many; ++j) {
+      if (first + j * kWarps >= chunks) break;
+      one(j);
     }
   }
 }
 
 // Of a product: this warp's share of its length. `ahead` has its first numbers where `looked`, there yet or not. false: some did not come.
 template <class T, int rows, int kept, int many>
-__device__ __forceinline__ bool add_product(float (&sums)[tiles(rows)][2][4],
-                                            const Weights<T, rows, kept>& weights,
+__device__ __forceinline__ bool add_product(Sums<rows>& sums, const Weights<T, rows, kept>& weights,
                                             const Samples<T>& samples, uint4 (&ahead)[2 * many],
                                             bool looked, const Segment& s, const Thread& me,
                                             bool is_there) {
@@ -205,17 +237,17 @@ __device__ __forceinline__ bool add_product(float (&sums)[tiles(rows)][2][4],
 }
 
 template <int rows>
-__device__ __forceinline__ void put_parts(float* part, const float (&sums)[tiles(rows)][2][4],
-                                          const Thread& me) {
+__device__ __forceinline__ void put_parts(float* part, const Sums<rows>& sums, const Thread& me) {
 #pragma unroll
   for (int m = 0; m < tiles(rows); ++m)
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = m * 16 + me.g + i / 2 * 8;
-        if (m * 16 + i / 2 * 8 < rows)
-          part[row * (kSlice + 1) + n * 8 + me.q * 2 + i % 2] = sums[m][n][i];
+      for (int half = 0; half < 2; ++half) {
+        if (m * 16 + half * 8 >= rows) continue;
+        float* const to = part + part_at(m * 16 + half * 8 + me.g, n * 8 + me.q * 2);
+        *reinterpret_cast<float2*>(to) =
+            make_float2(sums.whole(m, n, 2 * half), sums.whole(m, n, 2 * half + 1));
       }
 }
 
@@ -224,7 +256,7 @@ template <int rows>
 __device__ __forceinline__ float all_parts(const float* parts, int row, int sample) {
   float sum = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += parts[w * part_size(rows) + row * (kSlice + 1) + sample];
+  for (int w = 0; w < kWarps; ++w) sum += parts[w * part_size(rows) + part_at(row, sample)];
   return sum;
 }
 

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -24,6 +25,10 @@
 struct uint4 {
   std::uint32_t x, y, z, w;
 };
+struct float2 {
+  float x, y;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
 inline uint4 make_uint4(std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t w) {
   return {x, y, z, w};
 }
@@ -55,6 +60,7 @@ struct Block {
   std::vector<std::unique_ptr<Warp>> warps;
   std::barrier<> all;
   std::array<std::barrier<>, 2> teams{std::barrier<>(kTeam), std::barrier<>(kTeam)};
+  std::array<std::array<std::atomic<bool>, kTeam>, 2> flags;
 };
 
 inline thread_local Place this_place;
@@ -67,6 +73,14 @@ inline std::uint8_t* shared_memory() {
 inline void sync_block() { this_block->all.arrive_and_wait(); }
 inline void sync_team(int team) {
   this_block->teams[static_cast<std::size_t>(team)].arrive_and_wait();
+}
+inline bool any_of_team(int team, bool yes) {
+  auto& flags = this_block->flags[static_cast<std::size_t>(team)];
+  flags[static_cast<std::size_t>(this_place.thread % kTeam)] = yes;
+  sync_team(team);
+  const bool found = std::ranges::any_of(flags, [](const auto& flag) { return flag.load(); });
+  sync_team(team);
+  return found;
 }
 inline Warp& this_warp() {
   return *this_block->warps[static_cast<std::size_t>(this_place.thread / 32)];
@@ -81,6 +95,16 @@ inline bool any(bool yes) {
   warp.barrier.arrive_and_wait();
   return found;
 }
+inline unsigned bits_of_any(unsigned bits) {
+  Warp& warp = this_warp();
+  warp.words[this_lane()][0] = bits;
+  warp.barrier.arrive_and_wait();
+  unsigned found = 0;
+  for (const auto& words : warp.words) found |= words[0];
+  warp.barrier.arrive_and_wait();
+  return found;
+}
+inline int highest_bit(unsigned bits) { return static_cast<int>(std::bit_width(bits)) - 1; }
 inline float of_next_lane(float x) {
   Warp& warp = this_warp();
   warp.numbers[this_lane()] = x;
@@ -100,6 +124,7 @@ inline uint4 look(const void* at) {
 inline bool is_absent(const uint4& found) {
   return found.x == kAbsent || found.y == kAbsent || found.z == kAbsent || found.w == kAbsent;
 }
+inline float not_a_number() { return std::numeric_limits<float>::quiet_NaN(); }
 inline std::uint32_t word_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline void put(void* at, std::uint32_t word) {
   std::atomic_ref(*static_cast<std::uint32_t*>(at)).store(word, std::memory_order_relaxed);

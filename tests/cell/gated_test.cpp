@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 // First the stand-in, then the kernels.
@@ -49,7 +50,7 @@ class Emulated {
   }
 
   // Without the last blocks of units, if so many are missing.
-  template <int units, int slices, bool kept = false>
+  template <int units, int slices, int kept = 0>
   void run(int missing = 0) {
     Segment s;
     s.steps = c_.steps;
@@ -64,8 +65,8 @@ class Emulated {
                        field_after.data(), fields.data(),       products.data()};
     const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing,
               y = (c_.batch + each - 1) / each;
-    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
-             [&] { forward<Cell, T, units, slices, kept ? 1 : 0, true>(s, f); });
+    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept > 0),
+             [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
     if (gave_up != 0) return;
     const Backward<T> b{weights.data(),         gates.data(),
                         fields.data(),          products.data(),
@@ -74,8 +75,8 @@ class Emulated {
                         after_gradient.data(),  field_gradient.data(),
                         sums_gradient.data(),   inputs_gradient.data(),
                         before_gradient.data(), field_before_gradient.data()};
-    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
-             [&] { backward<Cell, T, units, slices, kept ? kGates : 0>(s, b); });
+    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept > 0),
+             [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
   }
 
   // Every result against double, within `exact` where sums are in float and `rounded` where T rounds on the way.
@@ -212,7 +213,7 @@ class Emulated {
   std::uniform_real_distribution<float> random_{-0.5F, 0.5F};
 };
 
-template <class Cell, class T, int units, int slices, bool kept = false>
+template <class Cell, class T, int units, int slices, int kept = 0>
 void check(const Case& c) {
   Emulated<Cell, T> run(c);
   run.template run<units, slices, kept>();
@@ -230,8 +231,20 @@ TEST(Gated, RnnBackwardsInTime) { check<RnnMath<true>, Bfloat16, 16, 1>({4, 18, 
 TEST(Gated, MoreSamplesThanSlicesHave) { check<GruMath, Bfloat16, 16, 2>({3, 37, 32, 2}); }
 TEST(Gated, MoreChunksThanWarps) { check<LstmMath, float, 16, 1>({2, 3, 160, 1}); }
 TEST(Gated, WeightsInRegisters) {
-  check<LstmMath, float, 16, 2, true>({2, 20, 128, 1});
-  check<GruMath, float, 16, 1, true>({2, 5, 128, 1, true});
+  check<LstmMath, float, 16, 2, 1>({2, 20, 128, 1});
+  check<GruMath, float, 16, 1, 1>({2, 5, 128, 1, true});
+}
+TEST(SlowGated, MoreWeightsInRegistersThanAreLookedForAtOnce) {
+  check<LstmMath, float, 16, 2, 2>({3, 20, 256, 1});
+  check<GruMath, float, 16, 2, 2>({3, 18, 256, 1});
+}
+TEST(Gated, WhereWeightsLieDoesNotChangeBits) {
+  Emulated<LstmMath, float> shared({2, 18, 128, 1}), registers({2, 18, 128, 1});
+  shared.run<16, 2>();
+  registers.run<16, 2, 1>();
+  EXPECT_EQ(shared.outputs, registers.outputs);
+  EXPECT_EQ(shared.sums_gradient, registers.sums_gradient);
+  EXPECT_EQ(shared.before_gradient, registers.before_gradient);
 }
 TEST(Gated, OrderOfWorkDoesNotChangeBits) {
   Emulated<LstmMath, Bfloat16> once({4, 20, 32, 2}), again({4, 20, 32, 1});
@@ -246,6 +259,15 @@ TEST(Gated, GivesUpWhereABlockIsMissing) {
   Emulated<LstmMath, Bfloat16> run({4, 5, 64, 1});
   run.run<16, 1>(1);
   EXPECT_EQ(run.gave_up, 1);
+  EXPECT_TRUE(std::isnan(run.field_after[0]));
+}
+TEST(Gated, ReluLetsNotANumberThrough) {
+  Emulated<RnnMath<true>, float> run({2, 3, 32, 1});
+  run.gates[0] = -std::numeric_limits<float>::quiet_NaN();
+  run.run<16, 1>();
+  ASSERT_EQ(run.gave_up, 0);
+  EXPECT_TRUE(std::isnan(run.outputs[0]));
+  EXPECT_NE(run.sums_gradient[0], 0);
 }
 TEST(Gated, NotANumberGoesThrough) {
   Emulated<LstmMath, Bfloat16> run({3, 4, 32, 1});

@@ -125,8 +125,8 @@ def test_only_what_is_differentiated_is_recorded(monkeypatch):
     monkeypatch.setattr(gated_stand_in.Core, "gated_forward", staticmethod(forward))
     results(ours, x, states)
     (run,) = ours.report.runs
-    again = run.measured["forwards"] - run.steps
-    assert recorded.count(False) >= again > 0 and run.steps <= recorded.count(True) <= run.steps + 1  # one looks first
+    assert len(recorded) >= run.measured["forwards"] > run.steps
+    assert run.steps <= recorded.count(True) <= run.steps + 2  # looks at a block are recorded
     recorded.clear()
     with torch.no_grad():
         ours(x, tuple(states))
