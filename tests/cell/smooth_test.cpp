@@ -29,6 +29,7 @@ inline Smooth operator-(Smooth a) { return -a.value; }
 inline bool operator>(Smooth a, Smooth b) { return a.value > b.value; }
 inline bool operator<(Smooth a, Smooth b) { return a.value < b.value; }
 inline bool operator>=(Smooth a, Smooth b) { return a.value >= b.value; }
+inline bool operator<=(Smooth a, Smooth b) { return a.value <= b.value; }
 inline Smooth exponential(Smooth x) { return std::exp(x.value); }
 inline Smooth hyperbolic_tangent(Smooth x) { return std::tanh(x.value); }
 constexpr double kSteep = 4;

@@ -55,6 +55,25 @@ def test_elman_layers_have_both_nonlinearities(nonlinearity):
     assert ebb.nn.RNN(3, 6, 1, nonlinearity, budget="1MiB").mode == f"RNN_{nonlinearity.upper()}"
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("name, words", [("LSTM", {}), ("GRU", {}), ("RNN", {}), ("RNN", {"nonlinearity": "relu"})])
+def test_what_is_not_a_number_goes_through_as_in_torch(name, words, native):
+    torch.manual_seed(0)
+    ours = getattr(ebb.nn, name)(3, 5, budget="64KiB", native=native, **words)
+    torchs = getattr(torch.nn, name)(3, 5, **words)
+    torchs.load_state_dict(ours.state_dict())
+    x = torch.randn(12, 2, 3)
+    x[4, 1, 0] = float("nan")
+    found = []
+    for layer in (ours, torchs):
+        own = x.clone().requires_grad_()
+        y, _ = layer(own)
+        y.sum().backward()
+        found.append([tensor.isnan() for tensor in (y, own.grad, *[p.grad for p in layer.parameters()])])
+    assert found[1][0].any() and not found[1][0].all()
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
 @pytest.mark.parametrize("with_hx", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
