@@ -119,3 +119,32 @@ def test_a_whole_training_step_is_captured():
     graph.replay()
     torch.cuda.synchronize()
     assert all(torch.equal(a, p.grad) for a, p in zip(plain, layer.parameters()))
+    assert ebb.last_report().measured["seconds"] == 0  # nobody can ask a captured clock
+
+
+def test_what_is_not_known_cannot_be_captured():
+    layer = ebb.nn.LSTM(32, 128, budget="40%", device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(70, 16, 32, device="cuda", dtype=torch.bfloat16)
+    layer.weight_hh_l0.sum().backward()  # cuBLAS and memory are there
+    graph, message = torch.cuda.CUDAGraph(), "cannot be measured while a CUDA graph is captured"
+    with pytest.raises(ebb.Error, match=message), torch.cuda.graph(graph):
+        layer(x)
+
+
+def test_relu_and_more_samples_than_run_at_a_time():
+    torch.manual_seed(0)
+    compare("RNN", 40, 20, 24, 96, torch.bfloat16, nonlinearity="relu")
+    compare("LSTM", 30, 140, 16, 1024, torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("hidden", [512, 1024])
+def test_where_weights_lie_does_not_change_bits(name, hidden):
+    torch.manual_seed(0)
+    ours, x, states, weights, shared = compare(name, 50, 64, 32, hidden, torch.bfloat16, chunk=10)
+    _core.set_gated_registers(True)
+    try:
+        registers = results(ours, x, states, weights)
+    finally:
+        _core.set_gated_registers(False)
+    assert all(torch.equal(a, b) for a, b in zip(shared, registers))

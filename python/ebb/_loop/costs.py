@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ebb._base.errors import Error
 from ebb._core import StepCost
 from ebb._loop.blocks import Leaves
 from ebb._loop.recorder import Recorder, quiet_hooks
@@ -131,6 +132,11 @@ def measure(
     loops: bool = True,
 ) -> Costs:
     """Runs the block a few times, forward and back. `loops`: what comes out of it can go into it. Others as of Trial."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise Error(
+            f"{recorder.blocks.name}: what it costs is not known yet, and cannot be measured while a CUDA graph is captured around it",
+            remedy="run the same call once before the capture",
+        )
     trial = Trial(recorder, initial, block, own, forms)
     together = 1
     if loops and forms is None and not recorder.around.outside.moving:

@@ -69,6 +69,11 @@ class GraphStep(TorchStep):
         self._now, self._unknown = leaves, None
 
     def running(self) -> AbstractContextManager[None]:
+        if torch.cuda.is_current_stream_capturing():
+            raise Error(
+                f"{self.blocks.name}: its forward ran as CUDA graphs, so that its backward cannot be captured as a part of another one",
+                remedy="capture neither, or give graph=False",
+            )
         self._check_memory()
         return self._graphs.running()
 
