@@ -21,17 +21,17 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
 import ebb
 from ebb._tensor import capture
 
-MIB = 1 << 20
-TOTAL = 1 << 36  # bytes of memory
-SEGMENT = 2 * MIB  # of which memory is taken
-WORKSPACE = 4 * MIB  # of a library on a stream
-LAUNCHED = 1 << 16  # what a graph itself takes when it is launched first, beside PyTorch's allocator
+# Bytes. All are small, as the loops of the tests are.
+TOTAL = 1 << 30
+SEGMENT = 1 << 14  # of which the allocator takes memory
+WORKSPACE = 1 << 16  # of a library on a stream
+LAUNCHED = 1 << 12  # what a graph itself takes when it is launched first, beside PyTorch's allocator
 CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+BROKEN = "CUDA error: operation failed due to a previous error during capture"
 
 # Where the words "cuda" and "cpu" change places.
 MODULES = (
@@ -54,13 +54,20 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+def _leaves(value: Any) -> list[Any]:
+    """Of what operations get and return, in which there is nothing but lists."""
+    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, (list, tuple)) else [value]
 
 
-def _aliases(tree: Any) -> Any:
-    """Without history, and with versions of their own: a replay tells autograd nothing."""
-    return tree_map(lambda leaf: leaf.data if isinstance(leaf, torch.Tensor) else leaf, tree)
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _alias(value: Any) -> Any:
+    """Without history, and with versions of its own: a replay tells autograd nothing."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_alias, value))
+    return value.data if isinstance(value, torch.Tensor) else value
 
 
 class Recording(TorchDispatchMode):
@@ -70,25 +77,26 @@ class Recording(TorchDispatchMode):
         self.made: dict[int, torch.Tensor] = {}  # inside, as bytes
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what is written to, and what it held
         self._random = torch.default_generator.get_state()
+        self.broken = self._spoiled = False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if operation._schema.name in WAITING:
+            self.broken = True
             raise RuntimeError(CAPTURING)
         self._note_writes(operation, args, kwargs)
         result = operation(*args, **kwargs)
-        given = {_memory(t) for t in _tensors((args, kwargs))}
-        leaves = tree_leaves(result)
+        given = {_memory(t) for t in _tensors([args, list(kwargs.values())])}
         own = [
             (k, leaf.data)
-            for k, leaf in enumerate(leaves)
+            for k, leaf in enumerate(_leaves(result))
             if isinstance(leaf, torch.Tensor) and _memory(leaf) not in given
         ]
         for _, tensor in own:
             self.made.setdefault(_memory(tensor), _bytes(tensor))
         # A view needs no work: it is where its base is.
         if own or operation._schema.is_mutable:
-            self.work.append((operation, _aliases(args), _aliases(kwargs), own))
+            self.work.append((operation, _alias(args), {k: _alias(v) for k, v in kwargs.items()}, own))
         return result
 
     def _note_writes(self, operation: Any, args: Any, kwargs: Any) -> None:
@@ -107,14 +115,17 @@ class Recording(TorchDispatchMode):
         self.spoil()
 
     def spoil(self) -> None:
-        """Whoever reads it gets no number."""
-        for tensor in self.made.values():
-            tensor.fill_(255)
+        """Whoever reads what was made inside gets no number."""
+        if not self._spoiled:
+            self._spoiled = True
+            for tensor in self.made.values():
+                tensor.fill_(255)
 
     def replay(self) -> None:
+        self._spoiled = False
         with torch.no_grad(), _disable_current_modes(), torch._C._DisableAutocast():
             for operation, args, kwargs, own in self.work:
-                leaves = tree_leaves(operation(*args, **kwargs))
+                leaves = _leaves(operation(*args, **kwargs))
                 for k, tensor in own:
                     tensor.copy_(leaves[k])
 
@@ -174,12 +185,20 @@ class Gpu:
     def __init__(self) -> None:
         self.usual = Stream()
         self.capturing: Stream | None = None
-        self.replays = 0
+        self.captures = self.replays = 0
+        self.total = TOTAL
         self._streams: list[Stream] = [self.usual]
         self._now = threading.local()
         self._taken = self._unused = self._beside = 0  # bytes, of which the last are not PyTorch's allocator's
         self._pools: dict[Any, weakref.WeakSet[Graph]] = {}
         self._last: tuple[int, int] | None = None  # piece of work that was a graph
+
+    def held(self) -> int:
+        """Bytes that are in use."""
+        return self._taken + self._beside
+
+    def graphs(self) -> int:
+        return sum(map(len, self._pools.values()))
 
     def take(self, nbytes: int) -> int:
         taken = -(-nbytes // SEGMENT) * SEGMENT
@@ -206,7 +225,11 @@ class Gpu:
         graph.recording.replay()
 
     def captured(self, graph: Graph, pool: Any, recording: Recording) -> None:
-        taken = self.take(sum(tensor.nbytes for tensor in recording.made.values()))
+        nbytes = sum(tensor.nbytes for tensor in recording.made.values())
+        if nbytes > self.mem_get_info()[0]:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        taken = self.take(nbytes)
+        self.captures += 1
         graph.recording, graph.pool = recording, pool
         self._pools.setdefault(pool, weakref.WeakSet()).add(graph)
         weakref.finalize(graph, self.give_back, taken, graph.beside).atexit = False
@@ -239,14 +262,18 @@ class Gpu:
         self, graph: Graph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
     ) -> Iterator[None]:
         self.synchronize()
-        recording = Recording()
+        recording, before = Recording(), self.current_stream()
+        self.set_stream(stream or self.Stream())
+        self.capturing = self.current_stream()
         try:
-            with self.stream(stream or self.Stream()), recording:
-                self.capturing = self.current_stream()
+            with recording:
                 yield
         finally:
             self.capturing = None
             recording.undo()
+            if recording.broken:  # then the stream stays what it is, as in torch
+                raise RuntimeError(BROKEN)
+            self.set_stream(before)
         self.captured(graph, self.graph_pool_handle() if pool is None else pool, recording)
 
     def synchronize(self, device: Any = None) -> None:
@@ -275,7 +302,7 @@ class Gpu:
         return self._taken + self._unused
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        return TOTAL - self.memory_reserved() - self._beside, TOTAL
+        return self.total - self.memory_reserved() - self._beside, self.total
 
     def empty_cache(self) -> None:
         self._unused = 0
