@@ -39,8 +39,10 @@ MODULES = (
     "ebb._loop.chunking",
     "ebb._loop.engine",
     "ebb._loop.guards",
+    "ebb._loop.tiers",
     "ebb._tensor.clock",
     "ebb._tensor.context",
+    "ebb._tensor.tier_speed",
     "ebb._tensor.written",
 )
 WORDS = {"cuda": "cpu", "cpu": "cuda"}
@@ -364,6 +366,7 @@ def acting() -> Iterator[Gpu]:
         for name in NAMES:
             patch.setattr(torch.cuda, name, getattr(gpu, name))
         patch.setattr(torch.cuda, "Event", Event)
+        patch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
         patch.setattr(torch, "get_rng_state", host.clone)
         patch.setattr(torch, "set_rng_state", lambda state: None)
         patch.setattr(capture, "_sides", {})

@@ -84,6 +84,22 @@ def test_few_states(kind, states):
     assert ebb.last_report().measured["forwards"] > ebb.last_report().steps
 
 
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("kind", ["lstm", "dropout", "batch norm", "outside", "init None"])
+def test_states_in_host_memory(kind, monkeypatch):
+    monkeypatch.setattr("ebb._tensor.tier_speed._link_rates", lambda device: (1e12, 1e12))
+    monkeypatch.setattr(cases, "STEPS", 24)
+    case = cases.KINDS[kind]()
+    case.words["chunk"] = 1
+    plain = results(case)
+    captured(case)
+    costs = ebb.last_report().costs
+    budget, tiers = costs.scratch + 5 * costs.state, [ebb.memory_tier("1MiB", "host")]
+    for _ in range(2):
+        assert same(plain, results(case, budget=budget, graph=True, tiers=tiers))
+        assert ran_as_graphs() and ebb.last_report().predicted["peak"]["host"] > 0
+
+
 def test_training_goes_as_without():
     """Weights change in place, and the graph is retained for one backward more."""
 
