@@ -110,6 +110,10 @@ class Recording(TorchDispatchMode):
                         held = _bytes(tensor)
                         self._before[_memory(tensor)] = held, held.clone()
 
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.made.values())
+
     def undo(self) -> None:
         torch.default_generator.set_state(self._random)
         for tensor, held in self._before.values():
@@ -194,6 +198,8 @@ class Gpu:
         self._taken = self._unused = self._beside = 0  # bytes, of which the last are not PyTorch's allocator's
         self._pools: dict[Any, weakref.WeakSet[Graph]] = {}
         self._last: tuple[int, int] | None = None  # piece of work that was a graph
+        self._left_open = False  # the generator, by a capture that broke
+        self._open: dict[Any, int] = {}  # by pool, bytes of a capture that broke
 
     def held(self) -> int:
         """Bytes that are in use."""
@@ -227,14 +233,20 @@ class Gpu:
         graph.recording.replay()
 
     def captured(self, graph: Graph, pool: Any, recording: Recording) -> None:
-        nbytes = sum(tensor.nbytes for tensor in recording.made.values())
-        if nbytes > self.mem_get_info()[0]:
+        if recording.nbytes > self.mem_get_info()[0]:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        taken = self.take(nbytes)
+        taken = self.take(recording.nbytes)
         self.captures += 1
         graph.recording, graph.pool = recording, pool
         self._pools.setdefault(pool, weakref.WeakSet()).add(graph)
         weakref.finalize(graph, self.give_back, taken, graph.beside).atexit = False
+
+    def end_allocate(self, index: int, pool: Any) -> None:
+        if pool not in self._open:
+            raise RuntimeError("nothing is allocated to that pool")
+
+    def release_pool(self, index: int, pool: Any) -> None:
+        self.give_back(self._open.pop(pool), [])
 
     # Of torch.cuda, by their names there.
     def Stream(self, device: Any = None, priority: int = 0) -> Stream:
@@ -273,7 +285,9 @@ class Gpu:
         finally:
             self.capturing = None
             recording.undo()
-            if recording.broken:  # then the stream stays what it is, as in torch
+            self._left_open = recording.broken
+            if recording.broken:  # then the stream stays what it is, as in torch, and the pool takes all memory
+                self._open[pool] = self.take(recording.nbytes)
                 raise RuntimeError(BROKEN)
             self.set_stream(before)
         self.captured(graph, self.graph_pool_handle() if pool is None else pool, recording)
@@ -309,10 +323,16 @@ class Gpu:
     def empty_cache(self) -> None:
         self._unused = 0
 
+    def _check_generator(self) -> None:
+        if self._left_open or self.is_current_stream_capturing():
+            raise RuntimeError("Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture.")
+
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        self._check_generator()
         return torch.default_generator.get_state()
 
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        self._check_generator()
         torch.default_generator.set_state(state)
 
     def is_available(self) -> bool:
@@ -366,6 +386,8 @@ def acting() -> Iterator[Gpu]:
         for name in NAMES:
             patch.setattr(torch.cuda, name, getattr(gpu, name))
         patch.setattr(torch.cuda, "Event", Event)
+        patch.setattr(torch._C, "_cuda_endAllocateToPool", gpu.end_allocate, raising=False)
+        patch.setattr(torch._C, "_cuda_releasePool", gpu.release_pool, raising=False)
         patch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
         patch.setattr(torch, "get_rng_state", host.clone)
         patch.setattr(torch, "set_rng_state", lambda state: None)
