@@ -210,6 +210,8 @@ class Gpu:
 
     def take(self, nbytes: int) -> int:
         taken = -(-nbytes // SEGMENT) * SEGMENT
+        if taken > self.mem_get_info()[0]:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         self._taken += taken
         return taken
 
@@ -233,8 +235,6 @@ class Gpu:
         graph.recording.replay()
 
     def captured(self, graph: Graph, pool: Any, recording: Recording) -> None:
-        if recording.nbytes > self.mem_get_info()[0]:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         taken = self.take(recording.nbytes)
         self.captures += 1
         graph.recording, graph.pool = recording, pool

@@ -18,7 +18,7 @@ if torch.cuda.is_available():
 
 import graph_cases as cases  # noqa: E402
 from graph_cases import HIDDEN, INPUTS, ROOM, Case, captured, ran_as_graphs, results, same  # noqa: E402
-from graph_stand_in import gpu  # noqa: E402, F401
+from graph_stand_in import SEGMENT, WORKSPACE, gpu  # noqa: E402, F401
 
 import ebb  # noqa: E402
 from ebb._tensor.capture import workspace_bytes  # noqa: E402
@@ -169,6 +169,18 @@ def _shift(lin):
         return (new, c[0], c[1]), new * c[2]
 
     return f, 3
+
+
+@pytest.mark.parametrize("reduce", [None, "sum"])
+def test_carry_whose_strides_change(reduce):
+    """Of blocks that are unlike all that were captured some run without graphs."""
+    lin = torch.nn.Linear(INPUTS, 4)
+
+    def f(h, x):
+        h = torch.tanh(lin(x) + h).t()
+        return h, h.sum(0)
+
+    agree(Case(lin, f, torch.zeros(4, 4), cases.inputs(), {"reduce": reduce}))
 
 
 @pytest.mark.parametrize("chunk", [1, 2])
@@ -360,10 +372,10 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_captured_runs_as_without(kind, gpu):  # noqa: F811
     operation, reason = REFUSED[kind]
-    cell = torch.nn.GRUCell(INPUTS, HIDDEN)
+    net = torch.nn.ModuleList([torch.nn.GRUCell(INPUTS, HIDDEN), torch.nn.BatchNorm1d(HIDDEN), torch.nn.Dropout(0.2)])
 
     def f(h, x):
-        h = operation(cell(x, h))
+        h = operation(net[2](net[1](net[0](x, h))))
         return h, h * 2
 
     def go(**words):
@@ -371,7 +383,7 @@ def test_what_cannot_be_captured_runs_as_without(kind, gpu):  # noqa: F811
         OWN.manual_seed(1)
         return results(case, **words)
 
-    case = Case(cell, f, cases.zeros(), cases.inputs())
+    case = Case(net, f, cases.zeros(), cases.inputs())
     plain, stream = go(), torch.cuda.current_stream()
     for call in range(3):
         assert same(plain, go(budget="60%"))
@@ -385,10 +397,12 @@ def test_what_cannot_be_captured_runs_as_without(kind, gpu):  # noqa: F811
     agree(cases.dropout())  # captures, streams and generators work as before
 
 
-def test_no_memory_for_graphs(gpu, monkeypatch):  # noqa: F811
-    case = cases.lstm()
-    monkeypatch.setattr(gpu, "total", 0)
+@pytest.mark.parametrize("total", [0, WORKSPACE + SEGMENT])
+def test_no_memory_for_graphs(total, gpu, monkeypatch):  # noqa: F811
+    case = cases.batch_norm()
+    monkeypatch.setattr(gpu, "total", total)
     without(case, "the GPU has no memory for them")
+    torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() == workspace_bytes(CPU)
 
 
@@ -397,6 +411,59 @@ def test_what_cannot_be_listed_is_refused():
     case.module.register_forward_hook(lambda *_: None)
     without(case, "has a hook")
     with pytest.raises(ebb.Error, match="has a hook"):
+        results(case, budget=ROOM, graph=True)
+
+
+def test_a_number_that_counts_blocks():
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.state = torch.nn.Linear(INPUTS, HIDDEN), (0.0, 0)
+
+        def forward(self, x):
+            self.state = (0.9 * self.state[0] + self.linear(x), self.state[1] + 1)
+            return self.state[0] / self.state[1]
+
+    module = Counts()
+
+    def go(**words):
+        module.state = (0.0, 0)
+        return results(case, **words)
+
+    case = Case(module, lambda g, x: (g, module(x) * g), cases.zeros(1) + 1, cases.inputs())
+    plain = go()
+    for _ in range(3):
+        assert same(plain, go(budget="60%")) and not ran_as_graphs()
+    assert any("holds something else after each block" in remark for remark in ebb.last_report().remarks)
+
+
+def otherwise(factor):
+    """A loop that is another one where it is captured."""
+    case = cases.raw_tensors()
+    plain = case.f
+
+    def f(h, x):
+        h, ys = plain(h, x)
+        return h * (factor if torch.cuda.is_current_stream_capturing() else 1.0), ys
+
+    case.f = f
+    return case
+
+
+def test_a_graph_that_is_unlike_f_is_not_used():
+    without(otherwise(1.5), "a forward as a graph gives another result than f itself")
+
+
+def test_a_graph_that_rounds_otherwise_says_so():
+    captured(otherwise(1 + 2**-22))
+    assert ran_as_graphs()
+    assert any("rounds otherwise than f itself" in remark for remark in ebb.last_report().remarks)
+
+
+def test_one_block():
+    case = cases.keeps_outside(chunk=10)
+    results(case, budget=ROOM, graph=True)
+    with pytest.raises(ebb.Error, match="the loop is one block"):
         results(case, budget=ROOM, graph=True)
 
 
@@ -500,10 +567,11 @@ def test_what_a_graph_repeats_wrongly_in_backward_is_an_error(monkeypatch, tmp_p
     assert ran_as_graphs() and same(doubled, ours)
 
 
-def test_what_is_compared_now_and_then_stays_as_it_is(monkeypatch):
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("kind", ["batch norm", "dropout", "outside", "sum"])
+def test_what_is_compared_now_and_then_stays_as_it_is(kind, monkeypatch):
     monkeypatch.setattr("ebb._loop.engine.COMPARED", 1)
-    for kind in ("dropout", "batch norm", "outside", "sum"):
-        agree(cases.KINDS[kind](), calls=4)
+    agree(cases.KINDS[kind](), calls=4)
 
 
 def test_weights_that_moved_between_forward_and_backward(gpu):  # noqa: F811
@@ -590,7 +658,7 @@ def test_all_that_graphs_hold_counts(kind, gpu):  # noqa: F811
     assert gpu.held() == held
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # the loop is longer
 def test_without_asking_where_not_all_fits(monkeypatch):
     """The default: captured from the second call on, where that is faster."""
     monkeypatch.setattr(cases, "STEPS", 300)
@@ -605,6 +673,8 @@ def test_without_asking_where_not_all_fits(monkeypatch):
             assert ran_as_graphs() == (graphs and call > 0), ebb.last_report().remarks
         text = "capturing took" if graphs else "they would not be faster"
         assert any(text in remark for remark in ebb.last_report().remarks), ebb.last_report().remarks
+    for _ in range(4):
+        assert same(plain, results(case, budget="400KiB", chunk=None))  # one that is chosen for graphs
 
 
 def test_second_derivatives_are_refused_as_without():
