@@ -155,6 +155,18 @@ def test_carries_that_change_places(kind, chunk):
     agree(Case(lin, f, tuple(cases.zeros() + k for k in range(count)), cases.inputs(), {"chunk": chunk}))
 
 
+def test_carry_that_is_a_weight():
+    """Whose gradient is that of the carry itself."""
+    module = torch.nn.Linear(INPUTS, HIDDEN)
+    module.start = torch.nn.Parameter(torch.randn(cases.BATCH, HIDDEN))
+
+    def f(carry, x):
+        h, start = carry
+        return (torch.tanh(h + start + module(x)), module.start), h * 2
+
+    agree(Case(module, f, (cases.zeros(), cases.zeros()), cases.inputs(), {"chunk": 1}))
+
+
 def test_while_loop():
     cell, x = torch.nn.GRUCell(8, 16), torch.randn(4, 8)
 
