@@ -57,7 +57,7 @@ class Stream:
         self.done = {self.number: 0}
 
     def takes(self) -> tuple[int, int]:
-        """A piece of work: whose, and the how manieth it is."""
+        """A piece of work: the stream's number, and how many it has with this one."""
         self.done[self.number] += 1
         return self.number, self.done[self.number]
 
@@ -92,7 +92,7 @@ class Event:
 
 
 class Gpu:
-    """What torch.cuda has of it."""
+    """What torch.cuda has of one, and for tests what it has done and holds."""
 
     def __init__(self) -> None:
         self.usual = Stream()
@@ -101,7 +101,8 @@ class Gpu:
         self.total = TOTAL
         self._streams: list[Stream] = [self.usual]
         self._now = threading.local()
-        self._taken = self._unused = self._beside = 0  # bytes, of which the last are not PyTorch's allocator's
+        self._taken = self._unused = 0  # bytes of PyTorch's allocator
+        self._beside = 0  # and of others
         self._pools: dict[Any, weakref.WeakSet[Graph]] = {}
         self._last: tuple[int, int] | None = None  # piece of work that was a graph
         self._left_open = False  # the generator, by a capture that broke
@@ -263,8 +264,9 @@ class Graph:
 NAMES = [name for name in vars(Gpu) if not name.startswith("_") and hasattr(torch.cuda, name)]
 
 
-def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
+def _functions(module: types.ModuleType) -> set[types.FunctionType]:
     """All that are written there, inside of properties and decorators too."""
+    found = set()
     places = [module, *(thing for thing in vars(module).values() if inspect.isclass(thing))]
     for place in places:
         if getattr(place, "__module__", module.__name__) != module.__name__:
@@ -273,7 +275,8 @@ def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
             inner = thing.fget if isinstance(thing, property) else getattr(thing, "__func__", thing)
             inner = inspect.unwrap(inner) if callable(inner) else inner
             if isinstance(inner, types.FunctionType) and inner.__module__ == module.__name__:
-                yield inner
+                found.add(inner)
+    return found
 
 
 def _swapped(code: types.CodeType) -> types.CodeType:
