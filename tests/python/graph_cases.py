@@ -238,9 +238,45 @@ def captured(case: Case, **words: Any) -> None:
         results(case, budget=ROOM, graph=True, **words)
 
 
+def agree(case: Case, calls: int = 3, **words: Any) -> None:
+    """With plain autograd, and as graphs from the second call on."""
+    for call in range(calls):
+        assert same(results(case, **words), results(case, budget=ROOM, graph=True, **words)), call
+        assert ran_as_graphs() == (call > 0), ebb.last_report().remarks
+
+
+def without(case: Case, reason: str, **words: Any) -> None:
+    """As plain autograd, not captured, and the report says why."""
+    for call in range(3):
+        assert same(results(case, **words), results(case, budget="60%", **words)), call
+        assert not ran_as_graphs()
+    assert any(reason in remark for remark in ebb.last_report().remarks), ebb.last_report().remarks
+
+
+def scaled(case: Case, by: Callable[[], float]) -> Case:
+    """y times what `by` gives."""
+    plain = case.f
+
+    def f(carry, x):
+        carry, y = plain(carry, x)
+        return carry, y * by()
+
+    case.f = f
+    return case
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     """For every test of a file that imports it: nothing is captured yet."""
     torch.manual_seed(0)
     yield
     ebb.clear_cache()
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """For every test of a file that imports it: loops of three blocks and a part of one, and graphs are measured once."""
+    monkeypatch.setitem(globals(), "STEPS", 10)
+    monkeypatch.setitem(globals(), "CHUNK", 3)
+    for name in ("_ROUNDS", "_TOGETHER"):
+        monkeypatch.setattr(f"ebb._loop.capturing.{name}", 1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from graph_recording import CAPTURING, Recording
 
 import ebb
 from ebb._tensor import capture
@@ -30,7 +30,6 @@ TOTAL = 1 << 30
 SEGMENT = 1 << 14  # of which the allocator takes memory
 WORKSPACE = 1 << 16  # of a library on a stream
 LAUNCHED = 1 << 12  # what a graph itself takes when it is launched first, beside PyTorch's allocator
-CAPTURING = "CUDA error: operation not permitted when stream is capturing"
 BROKEN = "CUDA error: operation failed due to a previous error during capture"
 
 # Where the words "cuda" and "cpu" change places.
@@ -47,99 +46,6 @@ MODULES = (
 )
 WORDS = {"cuda": "cpu", "cpu": "cuda"}
 
-# They hand values to Python, or have shapes that depend on them.
-WAITING = {f"aten::{name}" for name in ("_local_scalar_dense", "equal", "masked_select", "nonzero", "_unique2")}
-IN_SILENCE = ("running_mean", "running_var")  # written to without the schema saying so
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
-def _leaves(value: Any) -> list[Any]:
-    """Of what operations get and return, in which there is nothing but lists."""
-    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, (list, tuple)) else [value]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _alias(value: Any) -> Any:
-    """Without history, and with versions of its own: a replay tells autograd nothing."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_alias, value))
-    return value.data if isinstance(value, torch.Tensor) else value
-
-
-class Recording(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.work: list[tuple[Any, Any, Any, list[tuple[int, torch.Tensor]]]] = []
-        self.made: dict[int, torch.Tensor] = {}  # inside, as bytes
-        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what is written to, and what it held
-        self._random = torch.default_generator.get_state()
-        self.broken = self._spoiled = False
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if operation._schema.name in WAITING:
-            self.broken = True
-            raise RuntimeError(CAPTURING)
-        self._note_writes(operation, args, kwargs)
-        result = operation(*args, **kwargs)
-        given = {_memory(t) for t in _tensors([args, list(kwargs.values())])}
-        own = [
-            (k, leaf.data)
-            for k, leaf in enumerate(_leaves(result))
-            if isinstance(leaf, torch.Tensor) and _memory(leaf) not in given
-        ]
-        for _, tensor in own:
-            self.made.setdefault(_memory(tensor), _bytes(tensor))
-        # A view needs no work: it is where its base is.
-        if own or operation._schema.is_mutable:
-            self.work.append((operation, _alias(args), {k: _alias(v) for k, v in kwargs.items()}, own))
-        return result
-
-    def _note_writes(self, operation: Any, args: Any, kwargs: Any) -> None:
-        for k, argument in enumerate(operation._schema.arguments):
-            writes = argument.alias_info is not None and argument.alias_info.is_write
-            if writes or argument.name in IN_SILENCE:
-                for tensor in _tensors(args[k] if k < len(args) else kwargs.get(argument.name)):
-                    if _memory(tensor) not in self.made and _memory(tensor) not in self._before:
-                        held = _bytes(tensor)
-                        self._before[_memory(tensor)] = held, held.clone()
-
-    @property
-    def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.made.values())
-
-    def undo(self) -> None:
-        torch.default_generator.set_state(self._random)
-        for tensor, held in self._before.values():
-            tensor.copy_(held)
-        self.spoil()
-
-    def spoil(self) -> None:
-        """Whoever reads what was made inside gets no number."""
-        if not self._spoiled:
-            self._spoiled = True
-            for tensor in self.made.values():
-                tensor.fill_(255)
-
-    def replay(self) -> None:
-        self._spoiled = False
-        with torch.no_grad(), _disable_current_modes(), torch._C._DisableAutocast():
-            for operation, args, kwargs, own in self.work:
-                leaves = _leaves(operation(*args, **kwargs))
-                for k, tensor in own:
-                    tensor.copy_(leaves[k])
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """All of its storage."""
-    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-
 
 class Stream:
     """`done`: by stream, how much of its work is done before whatever comes next here."""
@@ -151,7 +57,7 @@ class Stream:
         self.done = {self.number: 0}
 
     def takes(self) -> tuple[int, int]:
-        """A piece of work: whose, and the how manieth it is."""
+        """A piece of work: the stream's number, and how many it has with this one."""
         self.done[self.number] += 1
         return self.number, self.done[self.number]
 
@@ -186,7 +92,7 @@ class Event:
 
 
 class Gpu:
-    """What torch.cuda has of it."""
+    """What torch.cuda has of one, and for tests what it has done and holds."""
 
     def __init__(self) -> None:
         self.usual = Stream()
@@ -195,7 +101,8 @@ class Gpu:
         self.total = TOTAL
         self._streams: list[Stream] = [self.usual]
         self._now = threading.local()
-        self._taken = self._unused = self._beside = 0  # bytes, of which the last are not PyTorch's allocator's
+        self._taken = self._unused = 0  # bytes of PyTorch's allocator
+        self._beside = 0  # and of others
         self._pools: dict[Any, weakref.WeakSet[Graph]] = {}
         self._last: tuple[int, int] | None = None  # piece of work that was a graph
         self._left_open = False  # the generator, by a capture that broke
@@ -210,6 +117,8 @@ class Gpu:
 
     def take(self, nbytes: int) -> int:
         taken = -(-nbytes // SEGMENT) * SEGMENT
+        if taken > self.mem_get_info()[0]:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         self._taken += taken
         return taken
 
@@ -233,8 +142,6 @@ class Gpu:
         graph.recording.replay()
 
     def captured(self, graph: Graph, pool: Any, recording: Recording) -> None:
-        if recording.nbytes > self.mem_get_info()[0]:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         taken = self.take(recording.nbytes)
         self.captures += 1
         graph.recording, graph.pool = recording, pool
@@ -357,8 +264,9 @@ class Graph:
 NAMES = [name for name in vars(Gpu) if not name.startswith("_") and hasattr(torch.cuda, name)]
 
 
-def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
+def _functions(module: types.ModuleType) -> set[types.FunctionType]:
     """All that are written there, inside of properties and decorators too."""
+    found = set()
     places = [module, *(thing for thing in vars(module).values() if inspect.isclass(thing))]
     for place in places:
         if getattr(place, "__module__", module.__name__) != module.__name__:
@@ -367,7 +275,8 @@ def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
             inner = thing.fget if isinstance(thing, property) else getattr(thing, "__func__", thing)
             inner = inspect.unwrap(inner) if callable(inner) else inner
             if isinstance(inner, types.FunctionType) and inner.__module__ == module.__name__:
-                yield inner
+                found.add(inner)
+    return found
 
 
 def _swapped(code: types.CodeType) -> types.CodeType:
@@ -403,8 +312,8 @@ def acting() -> Iterator[Gpu]:
             ebb.clear_cache()
 
 
-@pytest.fixture(autouse=True)
-def gpu() -> Iterator[Gpu]:
+@pytest.fixture(autouse=True, name="gpu")
+def stand_in() -> Iterator[Gpu]:
     """For every test of a file that imports it."""
     torch.manual_seed(0)
     with acting() as found:

@@ -312,7 +312,7 @@ class Graphs:
                 if trial:
                     flags = [t is not None and t.requires_grad for t in [*tape.out, *tape.ys]]
                     results = [None if t is None else t.clone() for t in [*found.carry, *of_inputs]]
-                    return results, found.params, flags
+                    return results, self._kept(found.params), flags
                 with torch.no_grad():
                     _copies(self._adjoint, self._apart(found.carry))
                     _copies(self._params, found.params)
@@ -365,9 +365,9 @@ class Graphs:
 
     def handed_out(self, gradients: Gradients) -> Gradients:
         """They are the caller's from now on."""
+        return Gradients(self._kept(gradients.carry), self._kept(gradients.params))
+
+    def _kept(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Those that lie where a replay writes are clones. One of a parameter is that of a carry where f makes it its carry."""
         own = addresses(self._adjoint + self._params)
-        carry, params = (
-            [t.clone() if t is not None and t.untyped_storage().data_ptr() in own else t for t in tensors]
-            for tensors in (gradients.carry, gradients.params)
-        )
-        return Gradients(carry, params)
+        return [t.clone() if t is not None and t.untyped_storage().data_ptr() in own else t for t in gradients]
