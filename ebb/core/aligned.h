@@ -11,7 +11,7 @@ namespace ebb {
 
 template <class T>
 struct AlignedAllocator {
-  using value_type = T;
+  using value_type = T;  // NOLINT(readability-identifier-naming): the standard library's name
   static constexpr std::align_val_t kAlignment{64};
   AlignedAllocator() = default;
   template <class Other>
