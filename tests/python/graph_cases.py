@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -263,6 +264,41 @@ def scaled(case: Case, by: Callable[[], float]) -> Case:
 
     case.f = f
     return case
+
+
+def slope_read_from(path: pathlib.Path) -> Case:
+    """Spikes whose surrogate gradient is in a file, which nothing that watches f can see."""
+    cell = torch.nn.Linear(INPUTS, HIDDEN).to(DEVICE)
+
+    class Spike(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, u):
+            return (u > 0).float()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * float(path.read_text())
+
+    def f(h, x):
+        h = 0.9 * h + cell(x)
+        spikes = Spike.apply(h)
+        return h - spikes, spikes
+
+    return Case(cell, f, zeros(), inputs())
+
+
+def expect_forgotten(case: Case, path: pathlib.Path) -> None:
+    """Another number in the file that f reads is an error at the next comparison, and then the graphs are captured anew."""
+    captured(case)
+    assert ran_as_graphs()
+    path.write_text("2.0")
+    with pytest.raises(ebb.Error, match="as a CUDA graph gives another result"):
+        for _ in range(5):
+            results(case, budget=ROOM, graph=True)
+    doubled = results(case)
+    for _ in range(2):
+        ours = results(case, budget=ROOM, graph=True)
+    assert ran_as_graphs() and same(doubled, ours)
 
 
 @pytest.fixture(autouse=True)

@@ -222,53 +222,15 @@ def test_what_a_graph_repeats_wrongly_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("ebb._loop.engine.COMPARED", 4)
     path = tmp_path / "scale"
     path.write_text("1.0")
-    case = cases.gru_carry_as_y()
-    plain = case.f
-
-    def f(h, x):
-        h, y = plain(h, x)
-        return h, y * float(path.read_text())
-
-    case.f = f
-    captured(case)
-    assert ran_as_graphs()
-    path.write_text("2.0")
-    with pytest.raises(ebb.Error, match="as a CUDA graph gives another result"):
-        for _ in range(5):
-            results(case, budget=ROOM, graph=True)
-    doubled = results(case)
-    for _ in range(2):
-        ours = results(case, budget=ROOM, graph=True)
-    assert ran_as_graphs() and same(doubled, ours)
+    case = cases.scaled(cases.gru_carry_as_y(), lambda: float(path.read_text()))
+    cases.expect_forgotten(case, path)
 
 
 def test_what_a_graph_repeats_wrongly_in_backward_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("ebb._loop.engine.COMPARED", 4)
     path = tmp_path / "slope"
     path.write_text("1.0")
-    cell = torch.nn.Linear(cases.INPUTS, cases.HIDDEN).cuda()
-
-    class Spike(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, u):
-            return (u > 0).float()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * float(path.read_text())
-
-    def f(h, x):
-        h = 0.9 * h + cell(x)
-        spikes = Spike.apply(h)
-        return h - spikes, spikes
-
-    case = cases.Case(cell, f, cases.zeros(), cases.inputs())
-    captured(case)
-    assert ran_as_graphs()
-    path.write_text("2.0")
-    with pytest.raises(ebb.Error, match="as a CUDA graph gives another result"):
-        for _ in range(5):
-            results(case, budget=ROOM, graph=True)
+    cases.expect_forgotten(cases.slope_read_from(path), path)
 
 
 def test_second_derivatives_are_refused_as_without():

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,7 +12,21 @@ if torch.cuda.is_available():
     pytest.skip("here is a GPU, for test_graphs*_cuda.py", allow_module_level=True)
 
 import graph_cases as cases  # noqa: E402
-from graph_cases import HIDDEN, INPUTS, ROOM, Case, captured, ran_as_graphs, results, same, scaled, short, without  # noqa: E402, F401
+from graph_cases import (  # noqa: E402, F401
+    HIDDEN,
+    INPUTS,
+    ROOM,
+    Case,
+    captured,
+    expect_forgotten,
+    ran_as_graphs,
+    results,
+    same,
+    scaled,
+    short,
+    without,
+)
+from graph_changes import CHANGES, Settings, factor, seen  # noqa: E402
 from graph_stand_in import SEGMENT, WORKSPACE, stand_in  # noqa: E402, F401
 
 import ebb  # noqa: E402
@@ -23,50 +36,12 @@ from ebb._tensor.memory import LiveBytes  # noqa: E402
 CPU = torch.device("cpu")
 
 
-class Settings:
-    scale = 1.0
-
-    def __init__(self):
-        self.deep = {"list": [1.0]}
-
-
-def _number(case, box):
-    box["k"] = 0.5
-
-
-def _moved(case, box):
-    case.module.weight_ih.data = case.module.weight_ih.data.clone() * 0.5
-
-
-def _frozen(case, box):
-    case.module.bias_ih.requires_grad_(False)
-
-
-def _parameter(case, box):
-    case.module.bias_hh = torch.nn.Parameter(case.module.bias_hh.detach() * 2)
-
-
-def _class(case, box):
-    Settings.scale = 3.0
-
-
-def _deep(case, box):
-    box["settings"].deep["list"][0] += 1.0
-
-
-def _array(case, box):
-    box["array"][0] += 1.0
-
-
 @pytest.mark.sweep(3)
-@pytest.mark.parametrize("change", [_number, _moved, _frozen, _parameter, _class, _deep, _array])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_seen(change, gpu, monkeypatch):
     monkeypatch.setattr(Settings, "scale", 1.0)
-    box = {"k": 1.0, "settings": Settings(), "array": np.ones(3)}
-    case = scaled(
-        cases.lstm(),
-        lambda: box["k"] * Settings.scale * box["settings"].deep["list"][0] * float(box["array"][0]),
-    )
+    box = seen()
+    case = scaled(cases.lstm(), lambda: factor(box))
     for call in range(5):
         if call == 3:
             change(case, box)
@@ -305,49 +280,15 @@ def test_what_a_graph_repeats_wrongly_is_an_error(monkeypatch, tmp_path):
     path = tmp_path / "scale"
     path.write_text("1.0")
     case = scaled(cases.gru_carry_as_y(), lambda: float(path.read_text()))
-    captured(case)
-    assert ran_as_graphs()
-    path.write_text("2.0")
-    with pytest.raises(ebb.Error, match="as a CUDA graph gives another result"):
-        for _ in range(4):
-            results(case, budget=ROOM, graph=True)
-    doubled = results(case)
-    for _ in range(2):
-        ours = results(case, budget=ROOM, graph=True)
-    assert ran_as_graphs() and same(doubled, ours)
+    expect_forgotten(case, path)
 
 
 def test_what_a_graph_repeats_wrongly_in_backward_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("ebb._loop.engine.COMPARED", 3)
     path = tmp_path / "slope"
     path.write_text("1.0")
-    cell = torch.nn.Linear(INPUTS, HIDDEN)
-
-    class Spike(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, u):
-            return (u > 0).float()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * float(path.read_text())
-
-    def f(h, x):
-        h = 0.9 * h + cell(x)
-        spikes = Spike.apply(h)
-        return h - spikes, spikes
-
-    case = Case(cell, f, cases.zeros(), cases.inputs())
-    captured(case)
-    assert ran_as_graphs()
-    path.write_text("2.0")
-    with pytest.raises(ebb.Error, match="as a CUDA graph gives another result"):
-        for _ in range(4):
-            results(case, budget=ROOM, graph=True)
-    doubled = results(case)
-    for _ in range(2):
-        ours = results(case, budget=ROOM, graph=True)
-    assert ran_as_graphs() and same(doubled, ours)
+    case = cases.slope_read_from(path)
+    expect_forgotten(case, path)
 
 
 @pytest.mark.sweep(1)
