@@ -213,12 +213,12 @@ def test_sparse_weights():
 
 
 def test_hook_inside_of_f():
-    cell, seen = torch.nn.GRUCell(INPUTS, HIDDEN).cuda(), [0]
+    cell = torch.nn.GRUCell(INPUTS, HIDDEN).cuda()
 
     def f(h, x):
         h = cell(x, h)
         if h.requires_grad:
-            h.register_hook(lambda g: seen.__setitem__(0, seen[0] + 1))
+            h.register_hook(lambda g: None)
         return h, h * 2
 
     without(Case(cell, f, zeros(), inputs()), "hooks a tensor")

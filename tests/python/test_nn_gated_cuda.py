@@ -38,8 +38,8 @@ def results(net, x, states, weights):
     return [tensor.detach().double() for tensor in found]
 
 
-def compare(name, steps, batch, inputs, hidden, dtype, budget="30%", **how):
-    ours = getattr(ebb.nn, name)(inputs, hidden, budget=budget, device="cuda", dtype=dtype, **how)
+def compare(name, steps, batch, inputs, hidden, dtype, budget="60%", chunk=None, **how):
+    ours = getattr(ebb.nn, name)(inputs, hidden, budget=budget, chunk=chunk, device="cuda", dtype=dtype, **how)
     exact = getattr(torch.nn, name)(inputs, hidden, device="cuda", dtype=torch.float64, **how)
     exact.load_state_dict(ours.state_dict())
     layers = how.get("num_layers", 1) * (2 if how.get("bidirectional") else 1)
@@ -119,7 +119,6 @@ def test_a_whole_training_step_is_captured():
     graph.replay()
     torch.cuda.synchronize()
     assert all(torch.equal(a, p.grad) for a, p in zip(plain, layer.parameters()))
-    assert ebb.last_report().measured["seconds"] == 0  # nobody can ask a captured clock
 
 
 def test_what_is_not_known_cannot_be_captured():

@@ -120,6 +120,15 @@ class Trial:
         return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
 
 
+def check_measurable(name: str, device: torch.device) -> None:
+    """Raises while a CUDA graph is captured, since clocks and comparisons wait for the GPU."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise Error(
+            f"{name}: what it costs is not known yet, and cannot be measured while a CUDA graph is captured around it",
+            remedy="run the same call once before the capture",
+        )
+
+
 def measure(
     recorder: Recorder,
     initial: Leaves,
@@ -132,11 +141,7 @@ def measure(
     loops: bool = True,
 ) -> Costs:
     """Runs the block a few times, forward and back. `loops`: what comes out of it can go into it. Others as of Trial."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise Error(
-            f"{recorder.blocks.name}: what it costs is not known yet, and cannot be measured while a CUDA graph is captured around it",
-            remedy="run the same call once before the capture",
-        )
+    check_measurable(recorder.blocks.name, device)
     trial = Trial(recorder, initial, block, own, forms)
     together = 1
     if loops and forms is None and not recorder.around.outside.moving:

@@ -16,7 +16,7 @@ from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.codec.state import StateCodec
-from ebb._loop.costs import Costs, measure
+from ebb._loop.costs import Costs, check_measurable, measure
 from ebb._loop.offers import Offer, offers_of
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
@@ -132,6 +132,7 @@ def examine(loop: Loop) -> Examined:
     recorder = Recorder(loop.blocks, around, found.facts)
     known = remembered.get(loop.key)
     if known is None or not known.covers(found.raw):
+        check_measurable(loop.blocks.name, loop.device)
         copies = False
         if options.preserve_rng_state:
             around.put_back(loop.before)
