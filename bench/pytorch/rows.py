@@ -76,9 +76,9 @@ class Rows:
         load = self._kind(replace(self._setting, cell=way.cell), self._xs)
         for parameter in load.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        bases = [row for row in (self._row(way.base), self._row("plain")) if row and row["peak"]]
+        plain = self._row("plain")
         memory = Memory(device, watched=way.cell is None and not way.key.startswith("scan"))
-        run = way.prepare(load, bases[0]["peak"] if bases else 0)
+        run = way.prepare(load, plain["peak"] if plain else 0)
         for _ in range(way.calls - 1):
             run()
         differs = self._compared(load, run, way)
@@ -150,7 +150,7 @@ class Rows:
                     known = row[of] is not None and other[of]
                     row[ratio + whose] = row[of] / other[of] if known else None
             if row.get("budget"):
-                row["budget_of_base"] = row["budget"] / (base["peak"] or plain["peak"])
+                row["budget_of_plain"] = row["budget"] / plain["peak"]
 
 
 def vars_of(memory: Memory) -> dict:
@@ -182,7 +182,7 @@ def line(row: dict) -> str:
     if row["gradients_differ_by"]:
         notes.append(f"gradients differ by {row['gradients_differ_by']:.1g}")
     if row.get("strategy"):
-        notes.append(f"budget {100 * row['budget_of_base']:.3g} %, {row['blocks']} blocks, {row['strategy']}")
+        notes.append(f"budget {100 * row['budget_of_plain']:.3g} %, {row['blocks']} blocks, {row['strategy']}")
     cells = [
         *(row[key] for key in ("workload", "steps", "numbers", "way")),
         f"{row['seconds']:.4g}",

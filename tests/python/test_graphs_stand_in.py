@@ -19,6 +19,8 @@ from graph_cases import HIDDEN, INPUTS, ROOM, Case, agree, captured, ran_as_grap
 from graph_stand_in import stand_in  # noqa: E402, F401
 
 import ebb  # noqa: E402
+from ebb._loop import engine  # noqa: E402
+from ebb._loop.graphs import Graphs  # noqa: E402
 from ebb._tensor.capture import workspace_bytes  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -44,6 +46,20 @@ def test_few_states(kind, states):
     ours = results(case, budget=costs.scratch + states * max(costs.state, 1) + 1024, graph=True)
     assert ran_as_graphs() and same(plain, ours)
     assert ebb.last_report().measured["forwards"] > ebb.last_report().steps
+
+
+@pytest.mark.parametrize("states", [3, 5])
+def test_forwards_that_nobody_needs_are_not_predicted(states, monkeypatch):
+    case = cases.KINDS["lstm"]()
+    case.words["chunk"] = 1
+    captured(case)
+    costs, spared, ran = ebb.last_report().costs, [], []
+    count, advance = engine.spared_forwards, Graphs.advance
+    monkeypatch.setattr(engine, "spared_forwards", lambda *given: spared.append(count(*given)) or spared[-1])
+    monkeypatch.setattr(Graphs, "advance", lambda *given: ran.append(1) or advance(*given))
+    results(case, budget=costs.scratch + states * costs.state + 1024, graph=True)
+    assert len(spared) == 1 and spared[0] > 0
+    assert len(ran) == ebb.last_report().measured["forwards"] - spared[0]
 
 
 @pytest.mark.sweep(2)

@@ -20,7 +20,7 @@ from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.capturing import COMPARED, PATTERNS, Captured, capture, captured_before, forget, remark
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.fits import Fits
-from ebb._loop.graph_step import GraphStep
+from ebb._loop.graph_step import GraphStep, spared_forwards
 from ebb._loop.last_report import set_report, untold
 from ebb._loop.offers import Offer, least_of, offers_of, plan_for, plan_in
 from ebb._loop.recorder import Recorder
@@ -246,8 +246,10 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
     offer, plan = plan_for(blocks.name, captured.offers(loop), options)
     report = Report.of(plan, extent_of(blocks, loop.device), options.budget.total, captured.costs)
     report.graphs = True
+    if around.snapshot() is None:
+        report.spare(spared_forwards(plan, blocks.count))
     report.remarks += options.budget.told
-    report.remarks.append(remark(captured, blocks.count, known.costs, plan.prediction.seconds))
+    report.remarks.append(remark(captured, blocks.count, known.costs, report.predicted["seconds"]))
     captured.uses += 1
     turn, left = divmod(captured.uses, COMPARED)
     first = 1 if captured.forms is not None else 0  # that is a graph

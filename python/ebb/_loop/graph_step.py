@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebb import _core
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.graphs import Advance, Graphs, check_alike_f
@@ -19,6 +20,26 @@ from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import Pattern, State, Tape
 from ebb._tensor.context import Snapshot
 from ebb._tensor.outside import forms_key
+
+_ADVANCE, _RECORD, _REVERSE, _COPY = range(4)  # kinds of a plan's actions
+_WORK = -1
+
+
+def spared_forwards(plan: _core.Plan, blocks: int) -> int:
+    """Blocks that a plan records right before they are reversed. Only the last block of the loop runs forward then, for its outputs:
+    of others nobody wants what comes after them. 0 for a plan that does not know its end."""
+    spared, waits = 0, False
+    if plan.length_unknown:
+        return 0
+    rows: Any = _core.cursor(plan)
+    for kind, *parts in rows:
+        if kind == _REVERSE:
+            spared, waits = spared + waits, False
+        elif kind == _RECORD:
+            waits = parts[1] < blocks
+        elif kind == _ADVANCE or (kind == _COPY and parts[2] == _WORK):
+            waits = False
+    return spared
 
 
 class _StateTape(Tape):

@@ -74,6 +74,10 @@ class Report:
         """Another plan than the one that it began with."""
         self.strategy, self.costs, self.predicted = plan.strategy, costs, _prediction(plan)
 
+    def spare(self, forwards: int) -> None:
+        """So many forwards of the plan take no time."""
+        self.predicted["seconds"] -= forwards * self.costs.forward
+
     @property
     def measured(self) -> dict[str, Any]:
         """What happened. A GPU is waited for."""
