@@ -93,7 +93,7 @@ TEST(BenchDouble, WritesTables) {
                            "4 times as large", "the same bits as plain's in every run"}) {
     EXPECT_THAT(outcome.out, HasSubstr(text));
   }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_fits_a_terminal(outcome.out);
 }
 
 TEST(BenchDouble, WritesCsv) {

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <initializer_list>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -31,6 +34,19 @@ inline void expect_help(const std::string& name, std::initializer_list<const cha
   EXPECT_EQ(outcome.code, kDone);
   for (const char* word : words) EXPECT_THAT(outcome.out, ::testing::HasSubstr(word));
   for (const std::string& line : lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+}
+
+// A report fits a terminal, unless what was measured while the machine was busy with other things has
+// more digits than usual: those make lines and columns of tables longer.
+inline void expect_fits_a_terminal(const std::string& text) {
+  constexpr std::size_t usual = 6;  // characters of a number
+  static const std::regex number("[0-9]+([.][0-9]+)?(e[-+][0-9]+)?");
+  std::size_t most = 80;
+  for (std::sregex_iterator found(text.begin(), text.end(), number), end; found != end; ++found) {
+    const auto length = static_cast<std::size_t>(found->length());
+    most += std::max(length, usual) - usual;
+  }
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), most) << line;
 }
 
 }  // namespace ebb::test

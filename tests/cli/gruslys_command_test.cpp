@@ -63,7 +63,8 @@ TEST(BenchGruslys, RunsInPartsOfPlainMemory) {
   EXPECT_GT(memory[2]["measured"]["forwards"], memory[0]["measured"]["forwards"]);
   EXPECT_EQ(memory[3]["strategy"], "sqrt");
   EXPECT_EQ(memory[4]["budget"], memory[3]["measured"]["peak"]["fast"]);
-  EXPECT_LE(memory[4]["predicted"]["seconds"], memory[3]["predicted"]["seconds"]);
+  EXPECT_LE(memory[4]["predicted"]["seconds"].get<double>(),
+            memory[3]["predicted"]["seconds"].get<double>() * (1 + 1e-9));
 }
 
 TEST(BenchGruslys, KeepsBudgetsOverLengths) {
@@ -88,7 +89,7 @@ TEST(BenchGruslys, WritesTables) {
         "the same bits as store_all's"}) {
     EXPECT_THAT(outcome.out, HasSubstr(text));
   }
-  for (const std::string& line : test::lines_of(outcome.out)) EXPECT_LE(line.size(), 80U) << line;
+  test::expect_fits_a_terminal(outcome.out);
 }
 
 TEST(BenchGruslys, WritesCsv) {

@@ -116,6 +116,7 @@ def test_linear_layers_may_keep_less():
         assert ways(model) & {"int8", "project"}
 
 
+@pytest.mark.usefixtures("even_clock")
 @pytest.mark.parametrize("name, budget", [("residual", "65%"), ("transformer", "45%")])
 @pytest.mark.sweep(1)
 def test_what_is_kept_may_go_to_disk(name, budget, tmp_path):
@@ -176,6 +177,7 @@ def test_prediction_is_what_layers_keep(name):
         assert sum(kept_by_layer(profile.steps, keys).values()) == plan.bytes
 
 
+@pytest.mark.usefixtures("even_clock")
 def test_a_plan_is_made_tighter_until_its_peak_fits(monkeypatch):
     """A prediction that leaves out what passes by is too low; what was measured counts."""
     measure = Profile.__init__

@@ -264,13 +264,14 @@ def test_slow_tiers_give_the_same_bits(tmp_path, bidirectional, used):
     budget = least_budget(ebb.nn, "LSTM", 100, bidirectional=bidirectional) * 2
     tiers = [ebb.memory_tier("1MiB"), ebb.file_tier(tmp_path, "8MiB")]
     named = tiers if used == "both" else tiers[1]
-    _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=named, strategy="async", **options)
-    found = gradients(ours, [x], lambda layer, x: layer(x))
-    assert all(torch.equal(a, b) for a, b in zip(found, expected))
-    for run in ours.report.runs:
-        assert run.tiers == (["ram", "disk"] if used == "both" else ["disk"])
-        # A slow disk may not be worth it.
-        assert used == "disk" or any(written for written, _ in run.predicted.moved)
+    for strategy in ("async", "single_remote"):
+        _, ours = pair("LSTM", 3, 8, 2, budget=budget, tiers=named, strategy=strategy, **options)
+        found = gradients(ours, [x], lambda layer, x: layer(x))
+        assert all(torch.equal(a, b) for a, b in zip(found, expected))
+        for run in ours.report.runs:
+            assert run.tiers == (["ram", "disk"] if used == "both" else ["disk"])
+            # A slow tier may not be worth it, where there is a choice.
+            assert strategy == "async" or any(written for written, _ in run.predicted.moved)
     with pytest.raises(ebb.Error, match="no tier"):
         ebb.nn.LSTM(3, 8, budget=budget, tiers=["disk"])(x)
 

@@ -176,7 +176,7 @@ def test_several_threads_take_turns(tier):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert not wrong and store.held(0) == 0
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
-import time
+import sys
 
 import numpy as np
 import pytest
@@ -150,15 +150,12 @@ def test_load_refuses_what_is_no_run(tmp_path):
 
 
 def peak_of(words):
-    """Bytes that were resident, as last seen: what wait4 says has those of the process that forked in it."""
-    process = subprocess.Popen([EBB, *map(str, words)], stdout=subprocess.DEVNULL)
-    peak = 0
-    while process.poll() is None:
-        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-        peak = max([peak, *(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))])
-        time.sleep(0.005)
-    assert process.returncode == 0
-    return peak
+    """Bytes that were resident at most."""
+    program = pathlib.Path(__file__).with_name("peak_program.py")
+    command = [sys.executable, "-I", "-S", program, "/dev/null", EBB, *words]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout) * 1024
 
 
 @pytest.mark.slow

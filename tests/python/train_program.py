@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program `ebb` as tests run it, and what a training run leaves behind."""
 
+import fcntl
 import json
 import os
 import signal
@@ -45,13 +46,20 @@ def hears_ctrl_c():
 
 
 def start(words, preexec_fn=hears_ctrl_c):
-    return subprocess.Popen(
+    """Its output goes through a pipe of one page, so that it waits for its reader: a test that gets no processor for a while does not
+    find it done, but at most about a hundred lines ahead."""
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+    process = subprocess.Popen(
         [EBB, "train", *words.split()],
-        stdout=subprocess.PIPE,
+        stdout=theirs,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=preexec_fn,
     )
+    os.close(theirs)
+    process.stdout = os.fdopen(ours)
+    return process
 
 
 def wait_for(process, lines):

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -68,10 +69,12 @@ TEST(Run, ExceptionsOfTheStepComeThroughAndLeaveItUsable) {
 TEST(Run, CancelsAndWorksAgain) {
   // On the heap: GCC 12 takes one on the stack for uninitialized.
   const auto stop = std::make_unique<std::stop_source>();
+  std::atomic<bool> began = false;
   FunctionStep<double> step(
       100'000, 1,
-      [](std::int64_t, auto in, auto out) {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      [&](std::int64_t i, auto in, auto out) {
+        began = true;
+        while (i == 1000 && !stop->stop_requested()) std::this_thread::yield();
         out[0] = in[0];
       },
       [](std::int64_t, auto, auto, auto) {});
@@ -83,7 +86,7 @@ TEST(Run, CancelsAndWorksAgain) {
   ebb::Run run(step, options);
   std::vector<double> x{1}, y(1);
   std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (!began) std::this_thread::yield();
     stop->request_stop();
   });
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory as a medium whose writes take 200 microseconds.
+// Memory as a medium whose writes take so long that, however slow the machine is, they are much of a
+// run's time.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ class SlowMedium : public Medium {
  public:
   void reserve(Bytes bytes) override { memory_.resize(static_cast<std::size_t>(bytes)); }
   void write(Bytes offset, std::span<const std::byte> bytes) override {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::copy(bytes.begin(), bytes.end(), memory_.begin() + offset);
   }
   void read(Bytes offset, std::span<std::byte> bytes) override {
