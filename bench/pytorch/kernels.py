@@ -117,10 +117,10 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=256)
     parser.add_argument("--hidden", nargs="+", type=int, default=[1024])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--registers", action="store_true", help="keep weights in registers where they fit")
+    parser.add_argument("--shared", action="store_true", help="keep all weights in shared memory")
     options = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = True
-    _core.set_gated_registers(options.registers)
+    _core.set_gated_registers(not options.shared)
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds a time step")
     for cell in options.cell:
         for numbers in options.dtype:

@@ -19,7 +19,7 @@ using gated::OfNumber;
 using gated::Spread;
 
 std::atomic<long long> patience{1LL << 24};  // seconds
-std::atomic<bool> in_registers{false};
+std::atomic<bool> in_registers{true};
 
 // The word that kernels set when they give up.
 int* gave_up() {

@@ -69,7 +69,7 @@ void gated_backward(const GatedShape& shape, const GatedBackward& given, void* s
 
 // How often a block looks for a number of another one before it gives up; for debuggers and sanitizers, under which that takes long.
 void set_gated_patience(std::int64_t looks);
-// Whether weights lie in registers where they fit, instead of shared memory; for measuring. Bits are the same.
+// Whether weights lie in registers where they fit, instead of shared memory; for measuring. On by default.
 void set_gated_registers(bool yes);
 
 }  // namespace ebb

@@ -17,7 +17,23 @@ namespace ebb::gated {
 // Weights are kept in registers by kernels for these.
 template <class Cell, class T>
 constexpr bool kept_in_registers(int kept) {
-  return Cell::kGates > 1 && sizeof(T) == 2 && (kept == 2 || kept == 4);
+  return Cell::kGates > 1 && sizeof(T) == 2 && kept >= 1 && kept <= 4;
+}
+
+// The fewest units for which all samples run at a time: more of them in a block are more to multiply in one go.
+template <class Cell, class T>
+Spread spread_in_registers(const GatedShape& shape, const Gpu& gpu, int kept) {
+  const int hidden = static_cast<int>(shape.hidden), batch = static_cast<int>(shape.batch);
+  Spread last{};
+  for (const int units : {16, 32}) {
+    const int across = hidden / units, groups = gpu.processors / across;
+    const int most = std::max(forward_shared<Cell, T>(units, hidden, 1, kept),
+                              backward_shared<Cell, T>(units, hidden, 1, kept));
+    if (groups == 0 || most > gpu.shared) continue;
+    last = {units, 1, 1, kept, std::min(batch, groups * kSlice)};
+    if (last.batch == batch) break;
+  }
+  return last;
 }
 
 // units is 0 where nothing fits.
@@ -26,10 +42,9 @@ Spread spread(const GatedShape& shape, const Gpu& gpu) {
   const int hidden = static_cast<int>(shape.hidden), batch = static_cast<int>(shape.batch);
   const int chunks = hidden * static_cast<int>(sizeof(T)) / 64,
             kept = chunks % kWarps == 0 ? chunks / kWarps : 0;
-  if (gpu.keeps && kept_in_registers<Cell, T>(kept) && chunks * 2 <= gpu.processors) {
-    const int groups = gpu.processors / (chunks * 2);
-    const int slices = groups * kSlice >= batch ? 1 : 2;
-    return {16, slices, 1, kept, std::min(batch, groups * slices * kSlice)};
+  if (gpu.keeps && kept_in_registers<Cell, T>(kept)) {
+    const Spread found = spread_in_registers<Cell, T>(shape, gpu, kept);
+    if (found.units > 0) return found;
   }
   for (const int units : {16, 8}) {
     if (units == 8 && sizeof(T) < 4) break;  // more blocks than there are processors
@@ -37,8 +52,8 @@ Spread spread(const GatedShape& shape, const Gpu& gpu) {
     Spread last{};
     for (const auto& [teams, slices] :
          {std::array{1, 1}, std::array{2, 1}, std::array{1, 2}, std::array{2, 2}}) {
-      const int most = std::max(forward_shared<Cell, T>(units, hidden, teams, false),
-                                backward_shared<Cell, T>(units, hidden, teams, false));
+      const int most = std::max(forward_shared<Cell, T>(units, hidden, teams, 0),
+                                backward_shared<Cell, T>(units, hidden, teams, 0));
       if (most > gpu.shared || across > gpu.processors) continue;
       const int each = teams * slices * kSlice, groups = gpu.processors / across;
       last = {units, slices, teams, 0, std::min(batch, groups * each)};
@@ -76,16 +91,20 @@ void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io
   }
 }
 
+template <int kept, class F>
+void with_registers(const Spread& how, const F& f) {
+  return how.units == 16 ? f.template operator()<16, 1, kept>()
+                         : f.template operator()<32, 1, kept>();
+}
+
 // Calls f.template operator()<units, slices, kept>().
 template <class Cell, class T, class F>
 void with_constants(const Spread& how, const F& f) {
-  if constexpr (kept_in_registers<Cell, T>(4)) {
-    if (how.kept == 4)
-      return how.slices == 1 ? f.template operator()<16, 1, 4>()
-                             : f.template operator()<16, 2, 4>();
-    if (how.kept == 2)
-      return how.slices == 1 ? f.template operator()<16, 1, 2>()
-                             : f.template operator()<16, 2, 2>();
+  if constexpr (kept_in_registers<Cell, T>(1)) {
+    if (how.kept == 1) return with_registers<1>(how, f);
+    if (how.kept == 2) return with_registers<2>(how, f);
+    if (how.kept == 3) return with_registers<3>(how, f);
+    if (how.kept == 4) return with_registers<4>(how, f);
   }
   if constexpr (sizeof(T) == 4) {
     if (how.units == 8)
@@ -109,7 +128,7 @@ void run_forward(const GatedShape& shape, const Spread& how, const GatedForward&
   const std::size_t numbers = static_cast<std::size_t>(shape.steps) * shape.batch * shape.hidden;
   check_cuda(cudaMemsetAsync(g.outputs, 0xFF, numbers * sizeof(T), host.stream), "cudaMemsetAsync");
   const int shared =
-      forward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept > 0);
+      forward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept);
   with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
     if (record) {
       launch<Cell, T>(shape, how, shared, io, forward<Cell, T, units, slices, kept, true>, host);
@@ -141,7 +160,7 @@ void run_backward(const GatedShape& shape, const Spread& how, const GatedBackwar
   check_cuda(cudaMemsetAsync(g.sums_gradient, 0xFF, numbers * sizeof(T), host.stream),
              "cudaMemsetAsync");
   const int shared =
-      backward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept > 0);
+      backward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept);
   with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
     launch<Cell, T>(shape, how, shared, io, backward<Cell, T, units, slices, kept * Cell::kGates>,
                     host);

@@ -45,12 +45,8 @@ __device__ __forceinline__ bool any_of_team(int team, bool yes) {
   return found != 0;
 }
 // Of the lanes of a warp.
-__device__ __forceinline__ bool any(bool yes) { return __any_sync(~0U, yes) != 0; }
 __device__ __forceinline__ unsigned bits_of_any(unsigned bits) {
   return __reduce_or_sync(~0U, bits);
-}
-__device__ __forceinline__ int highest_bit(unsigned bits) {
-  return 31 - __clz(static_cast<int>(bits));
 }
 __device__ __forceinline__ float of_next_lane(float x) { return __shfl_down_sync(~0U, x, 1); }
 
@@ -61,6 +57,10 @@ __device__ __forceinline__ uint4 look(const void* at) {
                : "l"(at)
                : "memory");
   return found;
+}
+// Brings it nearer, if it is far.
+__device__ __forceinline__ void prefetch(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 __device__ __forceinline__ bool is_absent(const uint4& found) {
   return found.x == kAbsent || found.y == kAbsent || found.z == kAbsent || found.w == kAbsent;

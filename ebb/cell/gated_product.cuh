@@ -67,9 +67,6 @@ __device__ __forceinline__ bool read_when_there(uint4 (&found)[count], const Whe
     for (int i = 0; i < count; ++i) absent |= is_absent(found[i]) ? 1U << i : 0;
     left = bits_of_any(absent);
     if (left == 0) return true;
-    // One of them, so that waiting leaves the memory to those who work.
-    const int last = highest_bit(left);
-    while (any(is_absent(look(where(last)))) && ++looks <= patience) continue;
   }
   return false;
 }
@@ -89,46 +86,77 @@ struct Thread {
 };
 
 // Chunks that a warp looks at together.
-__host__ __device__ constexpr int together(int kept, int most) {
-  return kept == 0 ? most : (kept <= 4 ? kept : (kept % 4 == 0 ? 4 : 3));
+__host__ __device__ constexpr int together(int kept) {
+  return kept == 0 ? 4 : (kept <= 3 ? kept : (kept % 4 == 0 ? 4 : 3));
+}
+
+// Tiles of weights, of so many rows, that lie in the registers of a team whose warps have `kept` chunks each: 128 registers have
+// room for them. All others lie in shared memory.
+__host__ __device__ constexpr int tiles_held(int rows, int kept) {
+  if (kept == 0) return 0;
+  return 128 / (8 * kept) < tiles(rows) ? 128 / (8 * kept) : tiles(rows);
 }
 
 // The weights of a block as its warps multiply them: rows of `length` numbers, in chunks of 64 bytes of which each warp has every eighth.
-// kept = 0: in shared memory, as many chunks as there are; else in the registers of the warps, exactly so many each.
+// kept = 0: as many chunks as there are, else exactly so many for each warp.
 template <class T, int rows, int kept>
 struct Weights {
-  static constexpr int kChunk = 64 / static_cast<int>(sizeof(T)), kTiles = tiles(rows);
+  static constexpr int kChunk = 64 / static_cast<int>(sizeof(T)), kTiles = tiles(rows),
+                       kHeld = tiles_held(rows, kept);
   const std::uint8_t* shared = nullptr;
   int stride = 0;
-  uint4 fragments[kept > 0 ? kept : 1][kTiles][2];
+  uint4 fragments[kept > 0 ? kept : 1][kHeld > 0 ? kHeld : 1][2];
 
   __device__ __forceinline__ uint4 get(int chunk, int number, int tile, int half,
                                        const Thread& me) const {
-    if constexpr (kept > 0) return fragments[number][tile][half];
+    if constexpr (kHeld > 0) {
+      if (tile < kHeld) return fragments[number][tile][half];
+    }
     if (tile * 16 + half * 8 >= rows) return make_uint4(0, 0, 0, 0);
-    return *reinterpret_cast<const uint4*>(shared + (tile * 16 + half * 8 + me.g) * stride +
-                                           chunk * 64 + me.q * 16);
+    return lying(chunk, (tile - kHeld) * 16 + half * 8, me);
   }
-  // `vector(row, k)` has 16 bytes from number k on.
-  template <class Vector>
-  __device__ __forceinline__ void keep(const Thread& me, const Vector& vector) {
+  // Takes a tile that lies first in shared memory into registers.
+  __device__ __forceinline__ void hold(int tile, const Thread& me) {
 #pragma unroll
     for (int number = 0; number < kept; ++number)
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = tile * 16 + half * 8 + me.g,
-                    k = (me.warp + number * kWarps) * kChunk + me.q * (kChunk / 4);
-          fragments[number][tile][half] = tile * 16 + half * 8 < rows
-                                              ? Multiplied<T>::rounded(vector(row, k))
-                                              : make_uint4(0, 0, 0, 0);
-        }
+      for (int half = 0; half < 2; ++half) {
+        fragments[number][tile][half] = tile * 16 + half * 8 < rows
+                                            ? lying(me.warp + number * kWarps, half * 8, me)
+                                            : make_uint4(0, 0, 0, 0);
+      }
+  }
+  __device__ __forceinline__ uint4 lying(int chunk, int row, const Thread& me) const {
+    return *reinterpret_cast<const uint4*>(shared + (row + me.g) * stride + chunk * 64 + me.q * 16);
   }
 };
 
+// Rows of weights that need room in shared memory: those that stay there, or the tile that is on its way to the registers.
+__host__ __device__ constexpr int rows_shared(int rows, int kept) {
+  const int stay = rows - tiles_held(rows, kept) * 16;
+  return stay > 0 ? stay : (rows < 16 ? rows : 16);
+}
+
+// Puts a block's weights where they belong. `put(first, rows, to)` writes rows from `first` on to shared memory.
+template <class T, int rows, int kept, class Put>
+__device__ __forceinline__ void take_weights(Weights<T, rows, kept>& weights, std::uint8_t* shared,
+                                             int length, const Thread& me, const Put& put) {
+  constexpr int kHeld = tiles_held(rows, kept), kTile = rows < 16 ? rows : 16;
+  weights.shared = shared;
+  weights.stride = row_bytes(length, sizeof(T));
+#pragma unroll
+  for (int tile = 0; tile < kHeld; ++tile) {
+    put(tile * 16, kTile, shared);
+    sync_block();
+    weights.hold(tile, me);
+    sync_block();
+  }
+  if (kHeld * 16 < rows) put(kHeld * 16, rows - kHeld * 16, shared);
+}
+
 // What a team multiplies its weights with: 16 samples of others.
-template <class T>
+// clamped: there may be fewer chunks than are looked at.
+template <class T, bool clamped>
 struct Samples {
   static constexpr int kChunk = 64 / static_cast<int>(sizeof(T));
   const T* from[2];
@@ -144,111 +172,136 @@ struct Samples {
     }
   }
   __device__ __forceinline__ const T* at(int chunk, int n) const {
-    return (n == 0 ? from[0] : from[1]) + min(chunk, chunks - 1) * kChunk;
+    return (n == 0 ? from[0] : from[1]) + (clamped ? min(chunk, chunks - 1) : chunk) * kChunk;
   }
 };
 
 // Once, there yet or not, from chunk `first` on.
-template <class T, int count>
-__device__ __forceinline__ void look_at(uint4 (&found)[count], const Samples<T>& samples,
+template <class T, bool clamped, int count>
+__device__ __forceinline__ void look_at(uint4 (&found)[count], const Samples<T, clamped>& samples,
                                         int first) {
 #pragma unroll
   for (int i = 0; i < count; ++i) found[i] = look(samples.at(first + i / 2 * kWarps, i % 2));
 }
 
-// Sums of one warp. Few rows have two of each, so that one product need not wait for the one before; `whole` adds them up.
-template <int rows>
+// Sums of one warp over some tiles. A single tile has two of each, so that one product need not wait for the one before; `whole` adds
+// them up.
+template <int count>
 struct Sums {
-  static constexpr int kEach = tiles(rows) == 1 ? 2 : 1;
-  float parts[kEach][tiles(rows)][2][4] = {};
+  static constexpr int kEach = count == 1 ? 2 : 1;
+  float parts[kEach][count][2][4] = {};
 
   __device__ __forceinline__ float whole(int m, int n, int i) const {
     return kEach == 1 ? parts[0][m][n][i] : parts[0][m][n][i] + parts[kEach - 1][m][n][i];
   }
 };
 
-template <class T, int rows, int kept>
-__device__ __forceinline__ void multiply_chunk(Sums<rows>& sums,
-                                               const Weights<T, rows, kept>& weights,
+// Of tiles from `from` on.
+template <class T, int rows, int kept, int count>
+__device__ __forceinline__ void multiply_chunk(Sums<count>& sums,
+                                               const Weights<T, rows, kept>& weights, int from,
                                                const uint4 (&found)[2], int chunk, int number,
                                                const Thread& me) {
 #pragma unroll
-  for (int m = 0; m < tiles(rows); ++m) {
-    const uint4 upper = weights.get(chunk, number, m, 0, me),
-                lower = weights.get(chunk, number, m, 1, me);
+  for (int m = 0; m < count; ++m) {
+    const uint4 upper = weights.get(chunk, number, from + m, 0, me),
+                lower = weights.get(chunk, number, from + m, 1, me);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const uint4 x = Multiplied<T>::rounded(found[n]);
       Multiplied<T>::multiply(sums.parts[0][m][n], upper.x, lower.x, upper.y, lower.y, x.x, x.y);
-      Multiplied<T>::multiply(sums.parts[Sums<rows>::kEach - 1][m][n], upper.z, lower.z, upper.w,
+      Multiplied<T>::multiply(sums.parts[Sums<count>::kEach - 1][m][n], upper.z, lower.z, upper.w,
                               lower.w, x.z, x.w);
     }
   }
 }
 
 // Adds to `sums` the products with chunks first, first + 8, ..., of which `number` is the first among those of the warp.
-template <class T, int rows, int kept, int many>
-__device__ __forceinline__ void multiply(Sums<rows>& sums, const Weights<T, rows, kept>& weights,
-                                         const uint4 (&found)[2 * many], int first, int number,
-                                         int chunks, const Thread& me) {
+template <class T, int rows, int kept, int count, int many>
+__device__ __forceinline__ void multiply(Sums<count>& sums, const Weights<T, rows, kept>& weights,
+                                         int from, const uint4 (&found)[many], int first,
+                                         int number, int chunks, const Thread& me) {
   const auto one = [&](int j) {
     const uint4 both[2] = {found[2 * j], found[2 * j + 1]};
-    multiply_chunk<T, rows, kept>(sums, weights, both, first + j * kWarps, number + j, me);
+    multiply_chunk(sums, weights, from, both, first + j * kWarps, number + j, me);
   };
-  if (kept > 0 || first + (many - 1) * kWarps < chunks) {
+  if (kept > 0 || first + (many / 2 - 1) * kWarps < chunks) {
 #pragma unroll
-    for (int j = 0; j < many; ++j) one(j);
+    for (int j = 0; j < many / 2; ++j) one(j);
   } else {
 #pragma unroll
-    for (int j = 0; j < many; ++j) {
+    for (int j = 0; j < many / 2; ++j) {
       if (first + j * kWarps >= chunks) break;
       one(j);
     }
   }
 }
 
-// Of a product: this warp's share of its length. `ahead` has its first numbers where `looked`, there yet or not. false: some did not come.
-template <class T, int rows, int kept, int many>
-__device__ __forceinline__ bool add_product(Sums<rows>& sums, const Weights<T, rows, kept>& weights,
-                                            const Samples<T>& samples, uint4 (&ahead)[2 * many],
-                                            bool looked, const Segment& s, const Thread& me,
-                                            bool is_there) {
-  if constexpr (kept == 0) {
-    for (int first = me.warp; first < samples.chunks; first += many * kWarps) {
-      const auto where = [&](int i) { return samples.at(first + i / 2 * kWarps, i % 2); };
-      if (!read_when_there(ahead, where, false, is_there, s.patience)) return false;
-      multiply<T, rows, kept, many>(sums, weights, ahead, first, 0, samples.chunks, me);
-    }
-  } else {
+template <int count>
+__device__ __forceinline__ void put_sums(float* part, const Sums<count>& sums, int from, int rows,
+                                         const Thread& me) {
 #pragma unroll
-    for (int number = 0; number < kept; number += many) {
-      const int first = me.warp + number * kWarps;
-      const auto where = [&](int i) { return samples.at(first + i / 2 * kWarps, i % 2); };
-      if (!read_when_there(ahead, where, looked, is_there, s.patience)) return false;
-      uint4 found[2 * many];
-#pragma unroll
-      for (int i = 0; i < 2 * many; ++i) found[i] = ahead[i];
-      looked = number + many < kept;
-      if (looked) look_at(ahead, samples, first + many * kWarps);
-      multiply<T, rows, kept, many>(sums, weights, found, first, number, samples.chunks, me);
-    }
-  }
-  return true;
-}
-
-template <int rows>
-__device__ __forceinline__ void put_parts(float* part, const Sums<rows>& sums, const Thread& me) {
-#pragma unroll
-  for (int m = 0; m < tiles(rows); ++m)
+  for (int m = 0; m < count; ++m)
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (m * 16 + half * 8 >= rows) continue;
-        float* const to = part + part_at(m * 16 + half * 8 + me.g, n * 8 + me.q * 2);
+        const int row = (from + m) * 16 + half * 8;
+        if (row >= rows) continue;
+        float* const to = part + part_at(row + me.g, n * 8 + me.q * 2);
         *reinterpret_cast<float2*>(to) =
             make_float2(sums.whole(m, n, 2 * half), sums.whole(m, n, 2 * half + 1));
       }
+}
+
+// Of a product: this warp's share of its length, written to its part once `ready` returns. `ahead` has its first numbers where `looked`,
+// there yet or not. false: some did not come.
+template <class T, int rows, int kept, int many, class Ready>
+__device__ __forceinline__ bool put_product(float* part, const Weights<T, rows, kept>& weights,
+                                            const Samples<T, kept == 0>& samples,
+                                            uint4 (&ahead)[many], bool looked, const Segment& s,
+                                            const Thread& me, bool is_there, const Ready& ready) {
+  constexpr int kTiles = tiles(rows);
+  if constexpr (kept > 0 && 2 * kept == many && kTiles > 4) {
+    // All numbers are there at once: half of the tiles at a time, since there are not registers for the sums of all.
+    const auto where = [&](int i) { return samples.at(me.warp + i / 2 * kWarps, i % 2); };
+    const bool came = read_when_there(ahead, where, looked, is_there, s.patience);
+    constexpr int kHalf = kTiles / 2;
+    Sums<kHalf> upper;
+    multiply(upper, weights, 0, ahead, me.warp, 0, samples.chunks, me);
+    ready();
+    put_sums(part, upper, 0, rows, me);
+    Sums<kTiles - kHalf> lower;
+    multiply(lower, weights, kHalf, ahead, me.warp, 0, samples.chunks, me);
+    put_sums(part, lower, kHalf, rows, me);
+    return came;
+  } else {
+    Sums<kTiles> sums;
+    bool came = true;
+    if constexpr (kept == 0) {
+      for (int first = me.warp; came && first < samples.chunks; first += many / 2 * kWarps) {
+        const auto where = [&](int i) { return samples.at(first + i / 2 * kWarps, i % 2); };
+        came = read_when_there(ahead, where, false, is_there, s.patience);
+        multiply(sums, weights, 0, ahead, first, 0, samples.chunks, me);
+      }
+    } else {
+#pragma unroll
+      for (int number = 0; number < kept; number += many / 2) {
+        const int first = me.warp + number * kWarps;
+        const auto where = [&](int i) { return samples.at(first + i / 2 * kWarps, i % 2); };
+        if (came) came = read_when_there(ahead, where, looked, is_there, s.patience);
+        uint4 found[many];
+#pragma unroll
+        for (int i = 0; i < many; ++i) found[i] = ahead[i];
+        looked = number + many / 2 < kept;
+        if (looked) look_at(ahead, samples, first + many / 2 * kWarps);
+        multiply(sums, weights, 0, found, first, number, samples.chunks, me);
+      }
+    }
+    ready();
+    put_sums(part, sums, 0, rows, me);
+    return came;
+  }
 }
 
 // In the order of the warps.

@@ -15,7 +15,8 @@ struct Gpu {
 
 struct Spread {
   int units = 0, slices = 0, teams = 0;
-  int kept = 0;   // chunks of weights in the registers of each warp; 0: all are in shared memory
+  int kept =
+      0;  // chunks of weights that each warp has, in registers as far as they fit; 0: in shared memory
   int batch = 0;  // samples that are run at a time
 };
 

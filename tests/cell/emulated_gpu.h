@@ -87,14 +87,6 @@ inline Warp& this_warp() {
 }
 inline std::size_t this_lane() { return static_cast<std::size_t>(this_place.thread % 32); }
 
-inline bool any(bool yes) {
-  Warp& warp = this_warp();
-  warp.flags[this_lane()] = yes;
-  warp.barrier.arrive_and_wait();
-  const bool found = std::ranges::any_of(warp.flags, [](const auto& flag) { return flag.load(); });
-  warp.barrier.arrive_and_wait();
-  return found;
-}
 inline unsigned bits_of_any(unsigned bits) {
   Warp& warp = this_warp();
   warp.words[this_lane()][0] = bits;
@@ -104,7 +96,7 @@ inline unsigned bits_of_any(unsigned bits) {
   warp.barrier.arrive_and_wait();
   return found;
 }
-inline int highest_bit(unsigned bits) { return static_cast<int>(std::bit_width(bits)) - 1; }
+inline void prefetch(const void*) {}
 inline float of_next_lane(float x) {
   Warp& warp = this_warp();
   warp.numbers[this_lane()] = x;

@@ -65,7 +65,7 @@ class Emulated {
                        field_after.data(), fields.data(),       products.data()};
     const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing,
               y = (c_.batch + each - 1) / each;
-    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept > 0),
+    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
              [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
     if (gave_up != 0) return;
     const Backward<T> b{weights.data(),         gates.data(),
@@ -75,7 +75,7 @@ class Emulated {
                         after_gradient.data(),  field_gradient.data(),
                         sums_gradient.data(),   inputs_gradient.data(),
                         before_gradient.data(), field_before_gradient.data()};
-    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept > 0),
+    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
              [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
   }
 
@@ -237,6 +237,14 @@ TEST(Gated, WeightsInRegisters) {
 TEST(SlowGated, MoreWeightsInRegistersThanAreLookedForAtOnce) {
   check<LstmMath, float, 16, 2, 2>({3, 20, 256, 1});
   check<GruMath, float, 16, 2, 2>({3, 18, 256, 1});
+}
+TEST(Gated, TwoNumbersForEachThread) {
+  check<LstmMath, float, 32, 1, 1>({2, 13, 128, 1});
+  check<GruMath, float, 32, 2, 1>({2, 21, 128, 1, true});
+}
+TEST(SlowGated, WeightsInRegistersAndInSharedMemory) {
+  check<LstmMath, float, 32, 1, 3>({2, 11, 384, 1});
+  check<GruMath, float, 32, 2, 4>({2, 19, 512, 1, true});
 }
 TEST(Gated, WhereWeightsLieDoesNotChangeBits) {
   Emulated<LstmMath, float> shared({2, 18, 128, 1}), registers({2, 18, 128, 1});
