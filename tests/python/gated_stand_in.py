@@ -92,7 +92,8 @@ def backward(
     carried, dc = s.states(after_gradient), s.states(field_gradient)
     order = s.order
     for k in reversed(range(s.steps)):
-        t, d = order[k], carried + dy[order[k]].float()
+        t = order[k]
+        d = carried if dy is None else carried + dy[t].float()
         carried = 0
         if s.cell == "LSTM":
             i, f, g, o = gates[t].float().chunk(4, 1)
