@@ -19,7 +19,6 @@ from ebb._loop.arguments import Options
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.capturing import COMPARED, PATTERNS, Captured, capture, captured_before, forget, remark
 from ebb._loop.examine import Examined, Loop, examine, settled
-from ebb._loop.explicit_costs import at_once
 from ebb._loop.explicit_step import ExplicitStep
 from ebb._loop.fits import Fits
 from ebb._loop.graph_step import GraphStep
@@ -297,9 +296,12 @@ def _attempt(loop: Loop) -> InBudget:
         return _with_graphs(loop, captured, seen.known)
     offer, plan = plan_for(blocks.name, offers, options)
     fits = seen.fits_raw(limit, offers[0].speeds) if options.codecs is not None else plan.prediction.advances == 0
-    if blocks.explicit is not None:
-        fits = fits and at_once(blocks, blocks.explicit, seen.known.costs) <= limit
-    if fits and not (options.budget.shared or options.unknown or options.verify or options.graph):
+    # To plain autograd all is one block, whose scratch is that of all; those that run by themselves keep to theirs.
+    if (
+        fits
+        and blocks.explicit is None
+        and not (options.budget.shared or options.unknown or options.verify or options.graph)
+    ):
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)

@@ -54,8 +54,3 @@ def explicit_costs(
         explicit.of_params()
         blocks.end_backward()
     return replace(costs, scratch=costs.scratch + explicit.beside)
-
-
-def at_once(blocks: Blocks, explicit: Explicit, costs: Costs) -> int:
-    """Bytes of running all blocks as one, whose scratch is then that of all of them."""
-    return blocks.count * (costs.tape + costs.scratch - explicit.beside) + costs.state + explicit.beside

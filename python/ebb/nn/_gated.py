@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ebb import _core
 from ebb.nn._gated_layer import DTYPES, GatedLayer, Leaves, Taped, Totals
 from ebb.nn._segments import Segments
+
+# Time steps that are run at once where nothing is planned: enough that a call's own time does not count, so few that what inputs add
+# takes little memory.
+_WITHOUT_GRADIENTS = 256
 
 
 def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -> str | None:
@@ -53,7 +56,7 @@ class GatedKernel:
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self._mode = layer.mode
         self._each = len(weights) // layers
-        self.weights, self.layers = weights, layers
+        self.weights, self.layers, self._backwards = weights, layers, backwards
         self._layers = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
         self._stream = 0
 
@@ -71,14 +74,13 @@ class GatedKernel:
         return [torch.stack(states[k::width]).to(dtype) for k in range(width)]
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
-        """All at once, as autograd has it."""
-        given = [x, *carry, *self.weights]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
-            y, *after = _AtOnce.apply(self, *given)
-            return after, y
-        y = x.new_empty(*x.shape[:2], self._layers[-1].hidden)
+        """A whole sequence, without gradients."""
+        blocks = GatedBlocks("", self, x, _WITHOUT_GRADIENTS, self._backwards)
         with torch.no_grad(), self.running(x):
-            return self.advance(x.flatten(0, 1), carry, y.flatten(0, 1)), y
+            blocks.begin()
+            for block in range(blocks.count):
+                carry = blocks.advance(block, carry, True)
+        return carry, blocks.results()[0]
 
     @contextlib.contextmanager
     def running(self, x: Tensor) -> Iterator[None]:
@@ -118,7 +120,7 @@ class GatedKernel:
         totals: list[Totals],
         of_x: Tensor | None,
     ) -> Leaves:
-        """The gradients of the carry before. Takes the tapes from their list, fills of_x, if somebody wants it, and adds to the totals."""
+        """The gradients of the carry before. Uses up the tapes, fills of_x, if somebody wants it, and adds to the totals."""
         before: Leaves = []
         width = len(of_carry) // self.layers
         for k in reversed(range(self.layers)):
@@ -135,33 +137,6 @@ class GatedKernel:
     def gradients(self, totals: list[Totals]) -> list[Tensor | None]:
         """Of the weights, in their dtype."""
         return [found for layer, own in zip(self._layers, totals) for found in layer.gradients(own)]
-
-
-class _AtOnce(torch.autograd.Function):
-    """A whole sequence as a node of autograd's graph."""
-
-    @staticmethod
-    def forward(ctx: Any, kernel: GatedKernel, x: Tensor, *rest: Tensor) -> Any:
-        carry = list(rest[: len(rest) - len(kernel.weights)])
-        with kernel.running(x):
-            after, y, tapes = kernel.record(x.flatten(0, 1), carry)
-        ctx.kernel, ctx.shape = kernel, x.shape
-        ctx.save_for_backward(*[tensor for tape in tapes for tensor in tape])
-        return y.view(*x.shape[:2], -1), *after
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_outputs: Any, *of_states: Any) -> Any:
-        kernel: GatedKernel = ctx.kernel
-        saved, width = ctx.saved_tensors, len(Taped._fields)
-        tapes = [Taped(*saved[k : k + width]) for k in range(0, len(saved), width)]
-        needs = list(ctx.needs_input_grad)
-        totals = kernel.totals(needs[2 + len(of_states) :])
-        of_x = torch.empty_like(tapes[0].x) if needs[1] else None
-        given = [gradient.contiguous() for gradient in of_states]
-        with kernel.running(tapes[0].x):
-            before = kernel.reverse(tapes, of_outputs.flatten(0, 1).contiguous(), given, totals, of_x)
-        return None, None if of_x is None else of_x.view(ctx.shape), *before, *kernel.gradients(totals)
 
 
 class GatedBlocks(Segments):

@@ -77,8 +77,8 @@ class GatedLayer:
     def reverse(
         self, tape: Taped, of_outputs: Tensor | None, of_carry: Leaves, totals: Totals, of_x: Tensor | None, stream: int
     ) -> Leaves:
-        """The gradients of the carry before, from those of the carry after and of the outputs. Fills of_x where it is there, and adds
-        to the totals."""
+        """The gradients of the carry before, from those of the carry after and of the outputs. Uses up the tape, fills of_x where it
+        is there, and adds to the totals."""
         x, gates, hs, field, fields, products = tape
         lstm, batch = self.mode == "LSTM", of_carry[0].shape[0]
         of_after = of_carry[0].float()
@@ -86,7 +86,7 @@ class GatedLayer:
         of_before = torch.empty_like(of_after)
         of_field_before = torch.empty_like(of_after) if lstm else None
         of_sums = torch.empty_like(gates)
-        of_inputs = torch.empty_like(gates) if self.mode == "GRU" else of_sums
+        of_inputs = gates if self.mode == "GRU" else of_sums  # a gate is read before its gradient is written
         rows, row, start = x.shape[0], self.hidden * self._size, hs.data_ptr()
         first, second = (0, rows) if self.backwards else (batch, 0)
         _core.gated_backward(
