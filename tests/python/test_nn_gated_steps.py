@@ -155,6 +155,8 @@ def test_a_budget_that_holds_everything_gives_the_bits_of_others(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_handed_out_may_be_changed(name):
     case = Case(name)
+    y, _ = case.net(case.x.clone().requires_grad_())
+    y.mul_(2)  # as a part of the graph
     found = []
     for change in (False, True):
         x = case.x.clone().requires_grad_()
@@ -262,3 +264,10 @@ def test_long_sequences_without_gradients(how):
     case.freeze(["weight", "bias"])
     y, _ = case.net(case.x, tuple(case.states))
     assert torch.allclose(y.double(), right, atol=1e-5) and not y.requires_grad
+
+
+def test_biases_have_gradients_of_their_own():
+    case = Case("LSTM")
+    y, _ = case.net(case.x)
+    of_ih, of_hh = torch.autograd.grad(y.sum(), [case.net.bias_ih_l0, case.net.bias_hh_l0])
+    assert torch.equal(of_ih, of_hh) and of_ih.data_ptr() != of_hh.data_ptr()

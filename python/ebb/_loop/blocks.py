@@ -45,6 +45,9 @@ class Explicit(Protocol):
     def of_params(self) -> list[Tensor | None]:
         """Their gradients, once all blocks are reversed."""
 
+    def forget(self) -> None:
+        """A backward is over, or will not go on: whatever it still holds goes."""
+
 
 class Blocks(Protocol):
     """What the steps of a plan compute. `ys` are flat: all leaves of a time step, then of the next."""

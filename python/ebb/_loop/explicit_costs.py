@@ -51,6 +51,5 @@ def explicit_costs(
     try:
         costs = measure_tried(trial, held, state, device)
     finally:
-        explicit.of_params()
-        blocks.end_backward()
+        explicit.forget()
     return replace(costs, scratch=costs.scratch + explicit.beside)

@@ -41,6 +41,10 @@ class ExplicitStep(TorchStep):
         tapes = [tape.own for tape in self._tapes.values() if isinstance(tape, _Recorded)]
         return super().held() + [tensor for tape in tapes for tensor in self._explicit.held(tape)]
 
+    def clear(self) -> None:
+        super().clear()
+        self._explicit.forget()
+
     def advance(self, start: int, end: int, first: bool) -> int:
         live, wanted = self._live, first and not self._mute
         for block in range(start, end):

@@ -148,6 +148,8 @@ class GatedBlocks(Segments):
         self._given = x.detach().flatten(0, 1)
         self._batch = x.shape[1]
         self._totals: list[Totals] = []
+        self._filled: Tensor | None = None  # the output as rows
+        self._of_given: Tensor | None = None  # the gradient of the inputs as rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
         self.beside = sum(4 * w.numel() for w in kernel.weights if w.requires_grad and w.dtype != torch.float32)
@@ -167,10 +169,15 @@ class GatedBlocks(Segments):
 
     def begin(self) -> None:
         self._output = self._x.new_empty(self._x.shape[0], self._batch, self.params[1].shape[1])
+        self._filled = self._output.view(self._given.shape[0], -1)
+
+    def results(self) -> list[Tensor]:
+        self._filled = None
+        return super().results()
 
     def _outputs(self, block: int) -> Tensor:
-        assert self._output is not None
-        return self._part(self._output.view(self._given.shape[0], -1), block)
+        assert self._filled is not None
+        return self._part(self._filled, block)
 
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
         return self._gated.advance(self._part(self._given, block), carry, self._outputs(block) if first else None)
@@ -186,19 +193,23 @@ class GatedBlocks(Segments):
 
     def begin_backward(self, gradients: list[Tensor | None]) -> None:
         super().begin_backward(gradients)
+        self._of_given = None if self._input_gradient is None else self._input_gradient.view(self._given.shape)
         self._totals = self._gated.totals([weight.requires_grad for weight in self.params])
 
     def reverse(self, block: int, tape: list[Taped], gradients: Leaves) -> Leaves:
-        of_outputs, of_x = self._output_gradient, self._input_gradient
+        of_outputs, of_x = self._output_gradient, self._of_given
         if of_outputs is not None:
-            of_outputs = of_outputs[self._span(block)].reshape(-1, of_outputs.shape[2]).contiguous()
+            of_outputs = of_outputs[self._span(block)].contiguous()
         if of_x is not None:
-            of_x = self._part(of_x.view(self._given.shape), block)
+            of_x = self._part(of_x, block)
         return self._gated.reverse(tape, of_outputs, gradients, self._totals, of_x)
 
     def of_params(self) -> list[Tensor | None]:
-        found, self._totals = self._gated.gradients(self._totals), []
-        return found
+        return self._gated.gradients(self._totals)
+
+    def forget(self) -> None:
+        self._totals, self._of_given = [], None
+        self.end_backward()
 
 
 def _stream(x: Tensor) -> int:
