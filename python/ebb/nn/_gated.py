@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ebb import _core
+from ebb._tensor.trees import rounded
 from ebb.nn._gated_layer import DTYPES, GatedLayer, Leaves, Taped, Totals
 from ebb.nn._segments import Segments
 
@@ -152,7 +153,8 @@ class GatedBlocks(Segments):
         self._of_given: Tensor | None = None  # the gradient of the inputs as rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
-        self.beside = sum(4 * w.numel() for w in kernel.weights if w.requires_grad and w.dtype != torch.float32)
+        summed = [w for w in kernel.weights if w.requires_grad and w.dtype != torch.float32]
+        self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
 
     @property
     def explicit(self) -> GatedBlocks:
