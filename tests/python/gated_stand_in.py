@@ -92,7 +92,8 @@ def backward(
     carried, dc = s.states(after_gradient), s.states(field_gradient)
     order = s.order
     for k in reversed(range(s.steps)):
-        t, d = order[k], carried + dy[order[k]].float()
+        t = order[k]
+        d = carried if dy is None else carried + dy[t].float()
         carried = 0
         if s.cell == "LSTM":
             i, f, g, o = gates[t].float().chunk(4, 1)
@@ -101,7 +102,7 @@ def backward(
             parts = dc * g * i * (1 - i), dc * last * f * (1 - f), dc * i * (1 - g * g), d * c * o * (1 - o)
             dc = dc * f
         elif s.cell == "GRU":
-            r, z, n = gates[t].float().chunk(3, 1)
+            r, z, n = gates[t].clone().float().chunk(3, 1)  # gradients may go where the gates are
             last, q = (first if k == 0 else y[order[k - 1]]).float(), products[t].float()
             dn = d * (1 - z) * (1 - n * n)
             parts = dn * q * r * (1 - r), d * (last - n) * z * (1 - z), dn * r
@@ -142,3 +143,16 @@ class Core:
 @contextlib.contextmanager
 def anywhere(device):
     yield
+
+
+def use(monkeypatch):
+    """Layers on a CPU run as they do on a GPU, with these in place of the kernels."""
+    from ebb.nn import _gated, _gated_layer, _native
+
+    monkeypatch.setattr(_gated_layer, "_core", Core)
+    monkeypatch.setattr(_gated, "_stream", lambda x: 0)
+    monkeypatch.setattr(
+        _gated, "why_not", lambda layer, x, others, sizes: None if sizes is None else "sequences are packed"
+    )
+    monkeypatch.setattr(torch.cuda, "device", anywhere)
+    monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")

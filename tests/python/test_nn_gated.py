@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
-from ebb.nn import _chunks, _gated, _native  # noqa: E402
+from ebb.nn import _chunks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
@@ -17,14 +17,7 @@ INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
 
 @pytest.fixture(autouse=True)
 def on_a_gpu(monkeypatch):
-    monkeypatch.setattr(_gated, "_core", gated_stand_in.Core)
-    monkeypatch.setattr(_gated, "_stream", lambda x: 0)
-    monkeypatch.setattr(_gated, "_WIDE", False)
-    monkeypatch.setattr(
-        _gated, "why_not", lambda layer, x, others, sizes: None if sizes is None else "sequences are packed"
-    )
-    monkeypatch.setattr(torch.cuda, "device", gated_stand_in.anywhere)
-    monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")
+    gated_stand_in.use(monkeypatch)
 
 
 def results(net, x, states):

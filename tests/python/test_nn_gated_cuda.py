@@ -38,7 +38,7 @@ def results(net, x, states, weights):
     return [tensor.detach().double() for tensor in found]
 
 
-def compare(name, steps, batch, inputs, hidden, dtype, budget="60%", chunk=None, **how):
+def compare(name, steps, batch, inputs, hidden, dtype, budget="60%", chunk=None, tolerance=None, **how):
     ours = getattr(ebb.nn, name)(inputs, hidden, budget=budget, chunk=chunk, device="cuda", dtype=dtype, **how)
     exact = getattr(torch.nn, name)(inputs, hidden, device="cuda", dtype=torch.float64, **how)
     exact.load_state_dict(ours.state_dict())
@@ -50,7 +50,7 @@ def compare(name, steps, batch, inputs, hidden, dtype, budget="60%", chunk=None,
     weights = torch.randn(steps, batch, width, device="cuda") / (steps * batch)
     right, found = results(exact, x, states, weights), results(ours, x, states, weights)
     for a, b in zip(right, found):
-        assert float((a - b).abs().max()) <= DTYPES[dtype] * max(1e-4, float(a.abs().max())), (
+        assert float((a - b).abs().max()) <= (tolerance or DTYPES[dtype]) * max(1e-4, float(a.abs().max())), (
             a.shape,
             float((a - b).abs().max()),
             float(a.abs().max()),
@@ -79,10 +79,36 @@ def test_the_same_bits_in_every_budget_and_every_time(dtype):
     torch.manual_seed(0)
     ours, x, states, weights, _ = compare("LSTM", 200, 64, 32, 256, dtype, chunk=20)
     found = []
-    for budget in ("20%", "50%", "90%", "20%"):
+    for budget in ("40%", "60%", "90%", "40%"):
         ours.budget = budget
         found.append(results(ours, x, states, weights))
     assert all(torch.equal(a, b) for others in found[1:] for a, b in zip(found[0], others))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_the_budget_is_a_cap(name):
+    layer = getattr(ebb.nn, name)(128, 512, num_layers=2, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(400, 64, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def run(budget):
+        layer.budget = budget
+        y, _ = layer(x)
+        y.backward(torch.ones((), device="cuda", dtype=torch.bfloat16).expand(y.shape))
+        found = [y, x.grad, *[p.grad for p in layer.parameters()]]
+        x.grad = None
+        layer.zero_grad()
+        return sum(tensor.nbytes for tensor in found)
+
+    with pytest.raises(ebb.Error) as small:
+        run(4096)
+    for budget in (small.value.least_budget, "30%", "60%", "speed"):
+        run(budget)  # measures, and libraries take what they keep
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        callers = run(budget)
+        taken = torch.cuda.max_memory_allocated() - before - callers
+        assert taken <= layer.report.budget, (budget, taken, layer.report.budget)
 
 
 def test_nan_and_infinity_go_through():
@@ -132,7 +158,7 @@ def test_what_is_not_known_cannot_be_captured():
 
 def test_relu_and_more_samples_than_run_at_a_time():
     torch.manual_seed(0)
-    compare("RNN", 40, 20, 24, 96, torch.bfloat16, nonlinearity="relu")
+    compare("RNN", 40, 20, 24, 96, torch.bfloat16, tolerance=0.1, nonlinearity="relu")  # it forgets no rounding
     compare("LSTM", 30, 140, 16, 1024, torch.bfloat16)
 
 
@@ -140,10 +166,14 @@ def test_relu_and_more_samples_than_run_at_a_time():
 @pytest.mark.parametrize("hidden", [512, 1024])
 def test_where_weights_lie_does_not_change_bits(name, hidden):
     torch.manual_seed(0)
-    ours, x, states, weights, shared = compare(name, 50, 64, 32, hidden, torch.bfloat16, chunk=10)
+    ours, x, states, weights, first = compare(name, 50, 64, 32, hidden, torch.bfloat16, chunk=10)
+    shared = results(ours, x, states, weights)
+    assert [torch.equal(a, b) for a, b in zip(first, shared)] == [True] * len(first), (
+        "not even where they lie as before"
+    )
     _core.set_gated_registers(True)
     try:
         registers = results(ours, x, states, weights)
     finally:
         _core.set_gated_registers(False)
-    assert all(torch.equal(a, b) for a, b in zip(shared, registers))
+    assert [torch.equal(a, b) for a, b in zip(shared, registers)] == [True] * len(shared)

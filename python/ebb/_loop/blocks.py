@@ -13,6 +13,42 @@ from torch import Tensor
 Leaves = list[Any]  # tensors and None
 
 
+class Explicit(Protocol):
+    """Blocks that run forward and back by themselves. They change nothing but what is said here, all weigh the same but for the last,
+    which may be lighter, and every leaf of the carry and every output has a gradient if anything has. Called without gradients and
+    inside of `running`; `first`: what comes out of the block is wanted, since it has not run before. A carry that is returned has
+    memory of its own. `begin`, `results`, `begin_backward` and `end_backward` are those of Blocks."""
+
+    @property
+    def params(self) -> list[Tensor]:
+        """What they use beside carry and inputs, and may have gradients."""
+
+    @property
+    def beside(self) -> int:
+        """Bytes that a backward holds from its begin to its end, beside the gradients that it gives."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around a forward or a backward, in the thread that runs it."""
+
+    def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
+        """The carry after."""
+
+    def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, Any]:
+        """The carry after, and the tape."""
+
+    def held(self, tape: Any) -> list[Tensor]:
+        """All tensors of a tape."""
+
+    def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
+        """The gradients of the carry before, from those of the carry after. The tape is used up."""
+
+    def of_params(self) -> list[Tensor | None]:
+        """Their gradients, once all blocks are reversed."""
+
+    def forget(self) -> None:
+        """A backward is over, or will not go on: whatever it still holds goes."""
+
+
 class Blocks(Protocol):
     """What the steps of a plan compute. `ys` are flat: all leaves of a time step, then of the next."""
 
@@ -21,7 +57,10 @@ class Blocks(Protocol):
     name: str
     advice: str  # to whoever runs their function for the first time; empty where it is known what it does
     divisible: bool  # a block is several time steps, between which it can be stopped
-    uses_params_once: bool  # in each block; their gradients can then be added up in place
+
+    @property
+    def explicit(self) -> Explicit | None:
+        """The blocks themselves, where they say their derivative without autograd, which nobody asks then."""
 
     @property
     def listed(self) -> bool:
@@ -88,7 +127,10 @@ class OutputsApart:
 
     listed = True
     reduces = False
-    uses_params_once = False
+
+    @property
+    def explicit(self) -> Explicit | None:
+        return None
 
     def known_outputs(self) -> Any:
         return None

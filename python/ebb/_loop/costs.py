@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,8 +55,34 @@ class Costs:
         return replace(self, state=self.state + more, tape=self.tape + more)
 
 
-class Trial:
-    """A block that can be run again and again. Gradients go nowhere. `own`: ids of parameters that no other block uses. Their
+class Tried(ABC):
+    """A block that can be run again and again. Gradients go nowhere."""
+
+    @abstractmethod
+    def forward(self) -> None: ...
+
+    @abstractmethod
+    def record(self) -> Any:
+        """A tape."""
+
+    @abstractmethod
+    def reverse(self, tape: Any) -> list[Tensor]:
+        """Gradients that are the caller's as soon as they are there."""
+
+    @abstractmethod
+    def plain(self, together: int) -> None:
+        """So many blocks one after the other, as plain autograd runs them."""
+
+    def seconds(self, device: torch.device) -> tuple[float, float, float]:
+        """Forward, recorded, and back."""
+        ahead = seconds_of(self.forward, device)
+        tapes: list[Any] = []
+        recording = seconds_of(lambda: tapes.append(self.record()), device)
+        return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
+
+
+class Trial(Tried):
+    """By autograd. `own`: ids of parameters that no other block uses. Their
     gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which takes memory
     for one more of each. `forms`: of what f keeps outside, before the block."""
 
@@ -95,7 +123,6 @@ class Trial:
         return [of_p for p, of_p in zip(params, gradients.params) if of_p is not None and id(p) in self._own]
 
     def plain(self, together: int) -> None:
-        """So many blocks one after the other."""
         self._begin()
         recorder, blocks, block = self._recorder, self._recorder.blocks, self._block
         carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in self._initial]
@@ -111,13 +138,6 @@ class Trial:
         if ends and wanted:
             with quiet_hooks(recorder.facts.params):
                 torch.autograd.grad(ends, wanted, [torch.ones_like(t) for t in ends], allow_unused=True)
-
-    def seconds(self, device: torch.device) -> tuple[float, float, float]:
-        """Forward, recorded, and back."""
-        ahead = seconds_of(self.forward, device)
-        tapes: list[Tape] = []
-        recording = seconds_of(lambda: tapes.append(self.record()), device)
-        return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
 
 
 def check_measurable(name: str, device: torch.device) -> None:
@@ -147,6 +167,11 @@ def measure(
     if loops and forms is None and not recorder.around.outside.moving:
         steps = -(-recorder.blocks.length // recorder.blocks.count)
         together = max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes), _TIME_STEPS // steps))
+    return measure_tried(trial, tape_bytes, state_bytes, device, together)
+
+
+def measure_tried(trial: Tried, tape_bytes: int, state_bytes: int, device: torch.device, together: int = 1) -> Costs:
+    """`together`: blocks that are timed at once where plain autograd runs them."""
     trial.forward()
     _, forward_peak = peak_of(trial.forward, device)
     tape, record_peak = peak_of(trial.record, device)

@@ -19,6 +19,7 @@ from ebb._loop.arguments import Options
 from ebb._loop.blocks import Blocks, Leaves
 from ebb._loop.capturing import COMPARED, PATTERNS, Captured, capture, captured_before, forget, remark
 from ebb._loop.examine import Examined, Loop, examine, settled
+from ebb._loop.explicit_step import ExplicitStep
 from ebb._loop.fits import Fits
 from ebb._loop.graph_step import GraphStep, spared_forwards
 from ebb._loop.last_report import set_report, untold
@@ -297,7 +298,12 @@ def _attempt(loop: Loop) -> InBudget:
         return _with_graphs(loop, captured, seen.known)
     offer, plan = plan_for(blocks.name, offers, options)
     fits = seen.fits_raw(limit, offers[0].speeds) if options.codecs is not None else plan.prediction.advances == 0
-    if fits and not (options.budget.shared or options.unknown or options.verify or options.graph):
+    # To plain autograd all is one block, whose scratch is that of all; those that run by themselves keep to theirs.
+    if (
+        fits
+        and blocks.explicit is None
+        and not (options.budget.shared or options.unknown or options.verify or options.graph)
+    ):
         if around.reaches(seen.recorder.facts.params):
             seen.known.fits.add(limit)  # what it depends on can be seen to be the same
         around.put_back(loop.before)
@@ -357,8 +363,11 @@ def _tiers(loop: Loop, recorder: Recorder, plan: _core.Plan, chain: _core.Chain,
 
 
 def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> TorchStep:
-    """Which begins after the first block, since that has run."""
+    """Which begins after the first block, where that has run."""
     options, recorder, known = loop.options, seen.recorder, seen.known
+    if loop.blocks.explicit is not None:
+        first = State(loop.start, None)
+        return ExplicitStep(loop.blocks.explicit, recorder, first, tiers=_tiers(loop, recorder, plan, chain, first))
     like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
     return TorchStep(
         recorder,

@@ -14,9 +14,10 @@ from torch import Tensor
 from ebb import _core
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms
-from ebb._loop.blocks import Blocks, Leaves
+from ebb._loop.blocks import Blocks, Explicit, Leaves
 from ebb._loop.codec.state import StateCodec
 from ebb._loop.costs import Costs, check_measurable, measure
+from ebb._loop.explicit_costs import explicit_costs
 from ebb._loop.offers import Offer, offers_of
 from ebb._loop.recorder import Facts, Recorder, first_look
 from ebb._loop.remembered import Remembered, remembered
@@ -127,6 +128,8 @@ def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:
 def examine(loop: Loop) -> Examined:
     """Runs the first block, and a few times more where nothing is remembered of it. The surroundings are then as after it."""
     around, options = loop.around, loop.options
+    if loop.blocks.explicit is not None:
+        return _examine_explicit(loop, loop.blocks.explicit)
     found = _look(loop)
     after = around.look()
     recorder = Recorder(loop.blocks, around, found.facts)
@@ -158,6 +161,22 @@ def examine(loop: Loop) -> Examined:
     facts = replace(found.facts, weight=known.weight, growth=known.growth if watched else None)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
     return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
+
+
+def _examine_explicit(loop: Loop, blocks: Explicit) -> Examined:
+    """There is nothing to look for: the first block runs only where its costs are not known."""
+    known = remembered.get(loop.key)
+    if known is None:
+        check_measurable(loop.blocks.name, loop.device)
+        with torch.no_grad(), blocks.running():
+            costs = explicit_costs(loop.blocks, blocks, loop.start, loop.inputs, loop.device)
+        both = costs.tape, costs.state
+        known = Remembered(costs, Weight(costs.tape), both, both)
+        remembered.put(loop.key, known)
+    differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *blocks.params])
+    facts = Facts(blocks.params, callers=loop.inputs, differentiable=[True] * len(loop.initial), outputs=[True])
+    head = Head(loop.before, loop.start, [], None)  # nothing has run that the caller could use
+    return Examined(Recorder(loop.blocks, loop.around, facts), head, known, differentiable)
 
 
 def _look(loop: Loop) -> _Found:

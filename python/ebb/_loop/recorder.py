@@ -206,14 +206,13 @@ class Recorder:
         """Takes the gradients from after the tape's block to before it. Returns those of the inputs. `given` are those of
         the ys; `seeds` come first in those of the carry before."""
         params = self.facts.params
-        once = self.blocks.uses_params_once
         starts: list[Tensor] = []
         theirs: list[Tensor] = []
         for tensors, of_them in (
             (tape.out, gradients.carry),
             (tape.ys, given),
             (tape.carry, seeds),
-            ([], []) if once else (params, gradients.params),
+            (params, gradients.params),
         ):
             for tensor, gradient in zip(tensors, of_them):
                 if gradient is not None and tensor is not None and tensor.requires_grad:
@@ -229,17 +228,8 @@ class Recorder:
         rest = iter(found)
         gradients.carry = [next(rest) if leaf is not None and leaf.requires_grad else None for leaf in tape.carry]
         of_inputs = [next(rest) if leaf.requires_grad else None for leaf in tape.inputs]
-        of_params = list(rest)
-        if once and gradients.params:
-            of_params = [_added(old, new) for old, new in zip(gradients.params, of_params)]
-        gradients.params = of_params
+        gradients.params = list(rest)
         return of_inputs if inputs else []
-
-
-def _added(old: Tensor | None, new: Tensor | None) -> Tensor | None:
-    if old is None or new is None:
-        return new if old is None else old
-    return old.add_(new)
 
 
 @dataclass(frozen=True)

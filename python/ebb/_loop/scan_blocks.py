@@ -119,7 +119,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 class ScanBlocks:
     name = "scan"
     advice = "call ebb.verify with the same arguments, which compares every gradient with plain autograd's"
-    uses_params_once = False
+    explicit = None
 
     def __init__(
         self,

@@ -14,19 +14,20 @@ from torch import _VF, Tensor
 from ebb._base.budget import Allowance, allowance_of
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options, refuse_transforms, surroundings_key
-from ebb._loop.blocks import Leaves, OutputsApart
+from ebb._loop.blocks import Leaves
 from ebb._loop.chunking import Chunking, longest_of
 from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
 from ebb._loop.last_report import running_report, set_report
 from ebb.nn import _gated
 from ebb.nn._report import LayerReport
+from ebb.nn._segments import Kernel, Rows, Segments
 from ebb.tiers import listed
 
 # The longer chunk that is measured, in time steps, and the length at which half of a call's time is what every call takes. Bits depend
 # on the chunk, so that it follows from bytes and these alone: no clock has a say, and all processes choose the same.
 _CHUNK = {"cuda": (128, 20.0), "cpu": (32, 2.0)}
-_GATED = (64, 8.0)
+_GATED = (128, 8.0)
 _LONGEST = 65_535  # time steps that cuDNN takes at once
 _KERNELS: dict[str, Callable[..., Any]] = {
     "LSTM": _VF.lstm,
@@ -93,110 +94,6 @@ class _Kernel:
             return after, y.flip(0) if self._backwards else y
 
 
-class Rows:
-    """Where the time steps of packed sequences lie."""
-
-    def __init__(self, batch_sizes: Tensor):
-        self._first = torch.cat([batch_sizes.new_zeros(1), batch_sizes.cumsum(0)])  # row of each time step
-        samples = torch.arange(int(batch_sizes[0]))
-        self._last = (batch_sizes[:, None] > samples).sum(0) - 1  # time step of each sample
-        self._samples = samples
-
-    def of(self, start: int, end: int) -> slice:
-        """Of time steps."""
-        return slice(int(self._first[start]), int(self._first[end]))
-
-    def from_the_end(self, start: int, end: int, device: torch.device) -> Tensor:
-        """Of time steps counted from each sample's last one."""
-        steps = self._last - torch.arange(start, end)[:, None]
-        return (self._first[steps.clamp(min=0)] + self._samples)[steps >= 0].to(device)
-
-
-class _Segments(OutputsApart):
-    """A sequence in chunks, each a call of a kernel. Of packed sequences that are run backwards the first rows are all last time
-    steps, then all that come before those, and so on: chunks become smaller, as they do forwards."""
-
-    advice = ""
-    divisible = False
-
-    def __init__(
-        self,
-        name: str,
-        kernel: _Kernel | _gated.GatedKernel,
-        x: Tensor,
-        batch_sizes: Tensor | None,
-        chunk: int,
-        backwards: bool,
-    ):
-        self.name = name
-        self._kernel, self._x, self._sizes, self._backwards = kernel, x, batch_sizes, backwards
-        self._chunk = chunk
-        self.uses_params_once = isinstance(kernel, _gated.GatedKernel)
-        self.length = x.shape[0] if batch_sizes is None else len(batch_sizes)
-        self._rows = None if batch_sizes is None else Rows(batch_sizes)
-        self.count = -(-self.length // chunk)
-        self._output: Tensor | None = None
-        self._output_gradient: Tensor | None = None
-        self._input_gradient: Tensor | None = None
-
-    def _span(self, block: int) -> slice | Tensor:
-        """In time, or in the rows of a packed sequence."""
-        start, end = block * self._chunk, min(self.length, (block + 1) * self._chunk)
-        if self._rows is not None:
-            return self._rows.from_the_end(start, end, self._x.device) if self._backwards else self._rows.of(start, end)
-        return slice(self.length - end, self.length - start) if self._backwards else slice(start, end)
-
-    def steps(self, block: int) -> int:
-        return min(self.length, (block + 1) * self._chunk) - block * self._chunk
-
-    def inputs_with_gradient(self) -> list[bool]:
-        return [self._x.requires_grad]
-
-    def between(self, look: Callable[[], None] | None) -> None:
-        """A chunk is one call."""
-
-    def inputs(self, block: int, gradients: bool) -> list[Tensor]:
-        part = self._x.detach()[self._span(block)]
-        return [part.requires_grad_() if gradients and self._x.requires_grad else part]
-
-    def run(self, block: int, carry: Leaves, inputs: list[Tensor]) -> tuple[Leaves, list[Tensor]]:
-        sizes = None
-        if self._sizes is not None:
-            sizes = self._sizes[block * self._chunk : (block + 1) * self._chunk]
-        out, y = self._kernel(inputs[0], carry, sizes)
-        return out, [y]
-
-    def output_flags(self, ys: list[Tensor]) -> list[bool]:
-        return [ys[0].requires_grad]
-
-    def begin(self) -> None:
-        self._output = None
-
-    def keep(self, block: int, ys: list[Tensor]) -> None:
-        if self._output is None:
-            self._output = ys[0].new_empty((self._x.shape[0], *ys[0].shape[1:]))
-        self._output[self._span(block)] = ys[0]
-
-    def results(self) -> list[Tensor]:
-        found, self._output = self._output, None
-        return [] if found is None else [found]
-
-    def begin_backward(self, gradients: list[Tensor | None]) -> None:
-        self._output_gradient = gradients[0]
-        self._input_gradient = torch.empty_like(self._x) if self._x.requires_grad else None
-
-    def output_gradients(self, block: int) -> list[Tensor | None]:
-        return [None if self._output_gradient is None else self._output_gradient[self._span(block)]]
-
-    def take_input_gradients(self, block: int, gradients: list[Tensor | None]) -> None:
-        assert self._input_gradient is not None
-        self._input_gradient[self._span(block)] = 0 if gradients[0] is None else gradients[0]
-
-    def end_backward(self) -> list[Tensor | None]:
-        found, self._input_gradient, self._output_gradient = self._input_gradient, None, None
-        return [found]
-
-
 class ChunkReport:
     """What the chunked runs of a layer took, once their backwards have run."""
 
@@ -233,7 +130,7 @@ def run(call: Any) -> Any:
             weights = call.parameters()[index * each : (index + 1) * each]
             own = states if not apart else [state[index : index + 1] for state in states]
             ours = layer.native and _gated.why_not(layer, output, [*own, *weights], sizes) is None
-            kind = _gated.GatedKernel if ours else _Kernel
+            kind: type[_gated.GatedKernel] | type[_Kernel] = _gated.GatedKernel if ours else _Kernel
             kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
             own = kernel.start(own)
             try:
@@ -266,7 +163,7 @@ def run(call: Any) -> Any:
 
 def _one(
     layer: Any,
-    kernel: _Kernel | _gated.GatedKernel,
+    kernel: Kernel,
     x: Tensor,
     sizes: Tensor | None,
     states: list[Tensor],
@@ -297,8 +194,11 @@ def _one(
             *surroundings_key([*states, *kernel.weights], [x], x.device),
         )
 
-        def blocks(chunk: int) -> _Segments:
-            return _Segments(type(layer).__name__, kernel, x, sizes, min(chunk, length), backwards)
+        def blocks(chunk: int) -> Segments:
+            name, steps = type(layer).__name__, min(chunk, length)
+            if isinstance(kernel, _gated.GatedKernel):
+                return _gated.GatedBlocks(name, kernel, x, steps, backwards)
+            return Segments(name, kernel, x, sizes, steps, backwards)
 
         if layer.chunk is not None:
             key = key, layer.chunk
@@ -322,7 +222,7 @@ def _one(
 
 
 def _output_alone(
-    kernel: _Kernel | _gated.GatedKernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
+    kernel: Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
 ) -> tuple[Leaves, Tensor]:
     """What the runs above read, of a run that does not fit."""
     with torch.no_grad():
@@ -330,9 +230,7 @@ def _output_alone(
     return final, y.requires_grad_()
 
 
-def _dtypes_of(
-    kernel: _Kernel | _gated.GatedKernel, x: Tensor, sizes: Tensor | None, states: list[Tensor]
-) -> list[torch.dtype]:
+def _dtypes_of(kernel: Kernel, x: Tensor, sizes: Tensor | None, states: list[Tensor]) -> list[torch.dtype]:
     """What autocast makes of the output and the states of the whole sequence, seen on its shortest like. Of packed sequences it
     depends on whether all are of one length, which those of a chunk may be where not all of the whole are."""
     few = sizes if sizes is None or len(sizes) == 1 else sizes[[0, -1]]
@@ -341,15 +239,13 @@ def _dtypes_of(
     return [tensor.dtype for tensor in (y, *after) if tensor is not None]
 
 
-def _whole(
-    kernel: _Kernel | _gated.GatedKernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool
-) -> tuple[Leaves, Tensor]:
+def _whole(kernel: Kernel, x: Tensor, states: Leaves, sizes: Tensor | None, backwards: bool) -> tuple[Leaves, Tensor]:
     """Without a plan, in as few calls as cuDNN takes."""
     if sizes is not None and backwards:
         rows = Rows(sizes).from_the_end(0, len(sizes), x.device)
         states, y = kernel(x[rows], states, sizes)
         return states, y[rows]  # the same rows: from the end of the end is from the beginning
-    if sizes is not None or x.shape[0] <= _LONGEST:
+    if sizes is not None or x.shape[0] <= _LONGEST or isinstance(kernel, _gated.GatedKernel):
         return kernel(x, states, sizes)
     parts = list(x.split(_LONGEST))
     ys = []

@@ -3,29 +3,28 @@
 
 from __future__ import annotations
 
-import inspect
-from functools import cached_property
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ebb import _core
+from ebb._tensor.trees import rounded
+from ebb.nn._gated_layer import DTYPES, GatedLayer, Leaves, Taped, Totals
+from ebb.nn._segments import Segments
 
-Leaves = list[Tensor]
-
-_DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
-_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-# Since PyTorch 2.8 products of 16-bit numbers can be had as they are summed up.
-_WIDE = "out_dtype" in (inspect.getdoc(torch.mm) or "")
+# Time steps that are run at once where nothing is planned: enough that a call's own time does not count, so few that what inputs add
+# takes little memory.
+_WITHOUT_GRADIENTS = 256
 
 
 def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -> str | None:
     """What keeps the kernels from running this layer; None: nothing does. `others`: its states and parameters."""
     if x.device.type != "cuda":
         return f"a tensor is on {x.device}"
-    if x.dtype not in _DTYPES:
+    if x.dtype not in DTYPES:
         return f"a tensor has dtype {x.dtype}"
     if any(other.dtype != x.dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device"
@@ -36,7 +35,7 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
     if sizes is not None:
         return "sequences are packed"
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, _DTYPES[x.dtype], 1, x.shape[1], layer.hidden_size, False)
+        shape = _core.GatedShape(layer.mode, DTYPES[x.dtype], 1, x.shape[1], layer.hidden_size, False)
         return _core.gated_unfit(shape) or None
 
 
@@ -48,192 +47,171 @@ def _tf32() -> bool:
     return bool(rnn.fp32_precision == "tf32")
 
 
-class _Shadow(torch.autograd.Function):
-    """Stands for a parameter where its gradient is added up: it has its shape, no memory, and float32."""
-
-    @staticmethod
-    def forward(ctx: Any, parameter: Tensor) -> Tensor:
-        ctx.dtype = parameter.dtype
-        return parameter.new_zeros((), dtype=torch.float32).expand(parameter.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return gradients[0].to(ctx.dtype)
-
-
 class GatedKernel:
-    """A stack of layers in one direction over a chunk of time steps. Carries are h, and c of an LSTM, in the form of `start`."""
+    """A stack of layers in one direction over a chunk of time steps. Its carry has the leaves of each layer, the lowest first. Inputs
+    and outputs of `advance`, `record` and `reverse`, which are called inside of `running`, are rows."""
 
     alike = False
     dtypes: list[torch.dtype] = []
 
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self._mode = layer.mode
-        each = len(weights) // layers
-        self._calls = [_Call(layer.mode, weights[k * each : (k + 1) * each], backwards) for k in range(layers)]
-        self.weights = [_Shadow.apply(weight) for weight in weights]
-        self._shadows = [self.weights[k * each : (k + 1) * each] for k in range(layers)]
-        self._dtype, self.layers = weights[0].dtype, layers
+        self._each = len(weights) // layers
+        self.weights, self.layers, self._backwards = weights, layers, backwards
+        self._layers = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
+        self._stream = 0
+
+    def _of_layers(self, of_weights: list[Any]) -> list[list[Any]]:
+        return [of_weights[k * self._each : (k + 1) * self._each] for k in range(self.layers)]
 
     def start(self, states: list[Tensor]) -> list[Tensor]:
         """What an LSTM calls c and a GRU h goes on in float32."""
-        if self._mode == "LSTM":
-            return [states[0], states[1].float()]
-        return [states[0].float()] if self._mode == "GRU" else states
+        if self._mode in ("LSTM", "GRU"):
+            states = [*states[:-1], states[-1].float()]
+        return [state[k] for k in range(self.layers) for state in states]
 
     def end(self, states: list[Tensor]) -> list[Tensor]:
-        return [state.to(self._dtype) for state in states]
+        width, dtype = len(states) // self.layers, self.weights[0].dtype
+        return [torch.stack(states[k::width]).to(dtype) for k in range(width)]
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
-        after: list[list[Tensor]] = [[] for _ in carry]
-        for k, (call, shadows) in enumerate(zip(self._calls, self._shadows)):
-            given = [x, *[state[k] for state in carry], *shadows]
-            records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-            x, *states = _Segment.apply(call, records, *given)
-            for column, state in zip(after, states):
-                column.append(state)
-        return [column[0][None] if self.layers == 1 else torch.stack(column) for column in after], x
+        """A whole sequence, without gradients."""
+        blocks = GatedBlocks("", self, x, _WITHOUT_GRADIENTS, self._backwards)
+        with torch.no_grad(), self.running(x):
+            blocks.begin()
+            for block in range(blocks.count):
+                carry = blocks.advance(block, carry, True)
+        return carry, blocks.results()[0]
 
-
-class _Call:
-    """What a segment is run with beside the tensors that have gradients."""
-
-    def __init__(self, mode: str, weights: list[Tensor], backwards: bool):
-        self.mode, self.backwards = mode, backwards
-        self.w_ih, self.w_hh, *self.biases = [weight.detach() for weight in weights]
-        self.hidden = self.w_hh.shape[1]
-        self.w_hh = self.w_hh.contiguous()
-        if self.w_hh.data_ptr() % 16 != 0:  # which kernels read at once
-            self.w_hh = self.w_hh.clone()
-
-    @cached_property
-    def _both(self) -> Tensor | None:
-        """Biases, as far as they can be added beforehand."""
-        if not self.biases:
-            return None
-        b_ih, b_hh = self.biases
-        if self.mode != "GRU":
-            return b_ih + b_hh
-        found = b_ih.clone()  # its last third stands apart
-        found[: 2 * self.hidden] += b_hh[: 2 * self.hidden]
-        return found
-
-    def sums(self, x: Tensor) -> Tensor:
-        """What inputs and biases add."""
-        rows, weights = x.reshape(-1, x.shape[-1]), self.w_ih.t()
-        found = rows @ weights if self._both is None else torch.addmm(self._both, rows, weights)
-        return found.view(*x.shape[:-1], -1)
-
-    def bias(self) -> Tensor | None:
-        """Of what a GRU's r multiplies."""
-        return self.biases[1][2 * self.hidden :] if self.mode == "GRU" and self.biases else None
-
-    def shape(self, x: Tensor) -> Any:
-        return _core.GatedShape(self.mode, _DTYPES[x.dtype], x.shape[0], x.shape[1], self.hidden, self.backwards)
-
-
-class _Segment(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, call: _Call, records: bool, x: Tensor, *rest: Tensor) -> Any:
-        mode, (steps, batch) = call.mode, x.shape[:2]
-        states = rest[: 2 if mode == "LSTM" else 1]
-        sums = call.sums(x)
-        # h before the first time step lies beside the outputs: all that products are made with are then one piece.
-        hs = x.new_empty(steps + 1, batch, call.hidden)
-        outputs, before = (hs[:-1], hs[-1]) if call.backwards else (hs[1:], hs[0])
-        before.copy_(states[0])
-        field = states[-1].contiguous() if mode in ("LSTM", "GRU") else None
-        after = torch.empty_like(field) if field is not None else None
-        fields = _recorded(records and mode == "LSTM", outputs, torch.float32)
-        products = _recorded(records and mode == "GRU", outputs, x.dtype)
+    @contextlib.contextmanager
+    def running(self, x: Tensor) -> Iterator[None]:
+        """On the device and the stream that x is on."""
         with torch.cuda.device(x.device):
-            _core.gated_forward(
-                call.shape(x),
-                weights=_address(call.w_hh),
-                bias=_address(call.bias()),
-                sums=_address(sums),
-                before=_address(before),
-                field_before=_address(field),
-                outputs=_address(outputs),
-                field_after=_address(after),
-                fields=_address(fields),
-                products=_address(products),
-                record=records,
-                stream=_stream(x),
-            )
-        if records:
-            ctx.call = call
-            ctx.save_for_backward(x, sums, hs, field, fields, products)
-        last = outputs[0] if call.backwards else outputs[-1]
-        if mode == "LSTM":
-            return outputs, last.clone(), after
-        return outputs, after if mode == "GRU" else last.clone()
+            self._stream = _stream(x)
+            yield
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_outputs: Any, *of_states: Any) -> Any:
-        call: _Call = ctx.call
-        x, gates, hs, field, fields, products = ctx.saved_tensors
-        outputs, before = (hs[:-1], hs[-1]) if call.backwards else (hs[1:], hs[0])
-        lstm = call.mode == "LSTM"
-        of_after = of_states[0].float().contiguous()
-        of_field = of_states[1].contiguous() if lstm else None
-        of_before = torch.empty_like(of_after)
-        of_field_before = torch.empty_like(of_after) if lstm else None
-        of_sums = torch.empty_like(gates)
-        of_inputs = torch.empty_like(gates) if call.mode == "GRU" else of_sums
-        given = of_outputs.contiguous()
-        with torch.cuda.device(x.device):
-            _core.gated_backward(
-                call.shape(x),
-                weights=_address(call.w_hh),
-                gates=_address(gates),
-                fields=_address(fields),
-                products=_address(products),
-                outputs=_address(outputs),
-                before=_address(before),
-                field_before=_address(field),
-                outputs_gradient=_address(given),
-                after_gradient=_address(of_after),
-                field_gradient=_address(of_field),
-                sums_gradient=_address(of_sums),
-                inputs_gradient=_address(of_inputs),
-                before_gradient=_address(of_before),
-                field_before_gradient=_address(of_field_before),
-                stream=_stream(x),
-            )
-        rows, own = of_inputs.flatten(0, 1), of_sums.flatten(0, 1)
-        needs = ctx.needs_input_grad
-        of_x = (rows @ call.w_ih).view(x.shape) if needs[2] else None
-        earlier = hs[1:] if call.backwards else hs[:-1]
-        found: list[Tensor | None] = [
-            _product(rows, x.flatten(0, 1)) if needs[-len(call.biases) - 2] else None,
-            _product(own, earlier.flatten(0, 1)) if needs[-len(call.biases) - 1] else None,
-        ]
-        if call.biases:
-            of_bias = own.sum(0, dtype=torch.float32)
-            found += [of_bias.clone() if of_inputs is of_sums else rows.sum(0, dtype=torch.float32), of_bias]
-        if lstm:
-            return None, None, of_x, of_before.to(x.dtype), of_field_before, *found
-        return None, None, of_x, of_before.to(x.dtype) if field is None else of_before, *found
+    def advance(self, x: Tensor, carry: Leaves, outputs: Tensor | None) -> Leaves:
+        """The carry after. Fills the outputs, if somebody wants them."""
+        after: Leaves = []
+        width = len(carry) // self.layers
+        for k, layer in enumerate(self._layers):
+            filled = outputs if k == self.layers - 1 else None
+            if filled is None:
+                filled = x.new_empty(x.shape[0], layer.hidden)
+            after += layer.advance(x, carry[k * width : (k + 1) * width], filled, self._stream)
+            x = filled
+        return after
+
+    def record(self, x: Tensor, carry: Leaves) -> tuple[Leaves, Tensor, list[Taped]]:
+        """The carry after, the outputs, which are a part of the tape, and the tape of each layer."""
+        after: Leaves = []
+        tapes = []
+        width = len(carry) // self.layers
+        for k, layer in enumerate(self._layers):
+            own, x, tape = layer.record(x, carry[k * width : (k + 1) * width], self._stream)
+            after += own
+            tapes.append(tape)
+        return after, x, tapes
+
+    def reverse(
+        self,
+        tapes: list[Taped],
+        of_outputs: Tensor | None,
+        of_carry: Leaves,
+        totals: list[Totals],
+        of_x: Tensor | None,
+    ) -> Leaves:
+        """The gradients of the carry before. Uses up the tapes, fills of_x, if somebody wants it, and adds to the totals."""
+        before: Leaves = []
+        width = len(of_carry) // self.layers
+        for k in reversed(range(self.layers)):
+            tape = tapes.pop()
+            of_inputs = of_x if k == 0 else torch.empty_like(tape.x)
+            own = of_carry[k * width : (k + 1) * width]
+            before = self._layers[k].reverse(tape, of_outputs, own, totals[k], of_inputs, self._stream) + before
+            of_outputs = of_inputs
+        return before
+
+    def totals(self, wanted: list[bool]) -> list[Totals]:
+        return [layer.totals(own) for layer, own in zip(self._layers, self._of_layers(wanted))]
+
+    def gradients(self, totals: list[Totals]) -> list[Tensor | None]:
+        """Of the weights, in their dtype."""
+        return [found for layer, own in zip(self._layers, totals) for found in layer.gradients(own)]
 
 
-def _recorded(yes: bool, like: Tensor, dtype: torch.dtype) -> Tensor | None:
-    return torch.empty_like(like, dtype=dtype, memory_format=torch.contiguous_format) if yes else None
+class GatedBlocks(Segments):
+    """A sequence in chunks that say their derivative themselves: they are `Explicit`."""
 
+    def __init__(self, name: str, kernel: GatedKernel, x: Tensor, chunk: int, backwards: bool):
+        super().__init__(name, kernel, x, None, chunk, backwards)
+        self._gated = kernel
+        self._given = x.detach().flatten(0, 1)
+        self._batch = x.shape[1]
+        self._totals: list[Totals] = []
+        self._filled: Tensor | None = None  # the output as rows
+        self._of_given: Tensor | None = None  # the gradient of the inputs as rows
+        self.params = kernel.weights
+        # Sums for weights in float32 are handed out as they are, those for others are not.
+        summed = [w for w in kernel.weights if w.requires_grad and w.dtype != torch.float32]
+        self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
 
-def _product(rows: Tensor, columns: Tensor) -> Tensor:
-    """A gradient of weights in float32."""
-    if rows.dtype == torch.float32:
-        return rows.t() @ columns
-    if _WIDE:
-        return torch.mm(rows.t(), columns, out_dtype=torch.float32)
-    return (rows.t() @ columns).float()
+    @property
+    def explicit(self) -> GatedBlocks:
+        return self
 
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        return self._gated.running(self._x)
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+    def _part(self, rows: Tensor, block: int) -> Tensor:
+        start, steps = block * self._chunk, self.steps(block)
+        if self._backwards:
+            start = self.length - start - steps
+        return rows.narrow(0, start * self._batch, steps * self._batch)
+
+    def begin(self) -> None:
+        self._output = self._x.new_empty(self._x.shape[0], self._batch, self.params[1].shape[1])
+        self._filled = self._output.view(self._given.shape[0], -1)
+
+    def results(self) -> list[Tensor]:
+        self._filled = None
+        return super().results()
+
+    def _outputs(self, block: int) -> Tensor:
+        assert self._filled is not None
+        return self._part(self._filled, block)
+
+    def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
+        return self._gated.advance(self._part(self._given, block), carry, self._outputs(block) if first else None)
+
+    def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, list[Taped]]:
+        after, outputs, tapes = self._gated.record(self._part(self._given, block), carry)
+        if first:
+            self._outputs(block).copy_(outputs)  # which the caller may change
+        return after, tapes
+
+    def held(self, tape: list[Taped]) -> list[Tensor]:
+        return [tensor for layer in tape for tensor in layer if tensor is not None]
+
+    def begin_backward(self, gradients: list[Tensor | None]) -> None:
+        super().begin_backward(gradients)
+        self._of_given = None if self._input_gradient is None else self._input_gradient.view(self._given.shape)
+        self._totals = self._gated.totals([weight.requires_grad for weight in self.params])
+
+    def reverse(self, block: int, tape: list[Taped], gradients: Leaves) -> Leaves:
+        of_outputs, of_x = self._output_gradient, self._of_given
+        if of_outputs is not None:
+            of_outputs = of_outputs[self._span(block)].contiguous()
+        if of_x is not None:
+            of_x = self._part(of_x, block)
+        return self._gated.reverse(tape, of_outputs, gradients, self._totals, of_x)
+
+    def of_params(self) -> list[Tensor | None]:
+        return self._gated.gradients(self._totals)
+
+    def forget(self) -> None:
+        self._totals, self._of_given = [], None
+        self.end_backward()
 
 
 def _stream(x: Tensor) -> int:
