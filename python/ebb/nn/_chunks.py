@@ -27,7 +27,7 @@ from ebb.tiers import listed
 # The longer chunk that is measured, in time steps, and the length at which half of a call's time is what every call takes. Bits depend
 # on the chunk, so that it follows from bytes and these alone: no clock has a say, and all processes choose the same.
 _CHUNK = {"cuda": (128, 20.0), "cpu": (32, 2.0)}
-_GATED = (128, 8.0)
+_GATED = (128, 16.0)
 _LONGEST = 65_535  # time steps that cuDNN takes at once
 _KERNELS: dict[str, Callable[..., Any]] = {
     "LSTM": _VF.lstm,

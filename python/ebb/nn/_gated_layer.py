@@ -157,7 +157,10 @@ class GatedLayer:
     ) -> tuple[Tensor, Tensor | None]:
         """What inputs and biases add, or the gates where it is recorded, and what is float32 of the carry after."""
         both = self._both
-        sums = x @ self._columns if both is None else torch.addmm(both, x, self._columns)
+        if both is None:
+            sums = x @ self._columns
+        else:  # as a matrix: a vector would be added by cuBLASLt, which takes 32 MiB more for each call
+            sums = torch.addmm(both.expand(x.shape[0], -1), x, self._columns)
         field = carry[-1] if self.mode in ("LSTM", "GRU") else None
         after = None if field is None else torch.empty_like(field)
         _core.gated_forward(
