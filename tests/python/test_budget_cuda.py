@@ -42,7 +42,7 @@ def scan(rng, dtype):
     kind = rng.choice([torch.nn.LSTMCell, torch.nn.GRUCell])
     batch, inputs, hidden = rng.choice([16, 64]), rng.randint(8, 256), rng.randint(64, 600)
     cell = kind(inputs, hidden, device="cuda", dtype=dtype)
-    xs = torch.randn(rng.randint(100, 400), batch, inputs, device="cuda", dtype=dtype)
+    xs = torch.randn(rng.randint(100, 200), batch, inputs, device="cuda", dtype=dtype)
     zero = torch.zeros(batch, hidden, device="cuda", dtype=dtype)
     init = (zero, zero) if kind is torch.nn.LSTMCell else zero
 
@@ -60,7 +60,7 @@ def layer(rng, dtype):
     kind = rng.choice([ebb.nn.LSTM, ebb.nn.GRU, ebb.nn.RNN])
     batch, inputs, hidden = rng.choice([16, 64]), rng.randint(8, 256), 8 * rng.randint(8, 64)
     net = kind(inputs, hidden, rng.randint(1, 2), device="cuda", dtype=dtype)
-    x = torch.randn(rng.randint(200, 1000), batch, inputs, device="cuda", dtype=dtype)
+    x = torch.randn(rng.randint(60, 200), batch, inputs, device="cuda", dtype=dtype)
     given = torch.ones(x.shape[0], batch, hidden, device="cuda", dtype=dtype)
 
     def run(budget):

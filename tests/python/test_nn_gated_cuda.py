@@ -28,8 +28,8 @@ def tf32():
 
 def results(net, x, states, weights):
     dtype = next(net.parameters()).dtype
-    x = x.to(dtype).requires_grad_()
-    states = [state.to(dtype).requires_grad_() for state in states]
+    x = x.detach().to(dtype, copy=True).requires_grad_()
+    states = [state.detach().to(dtype, copy=True).requires_grad_() for state in states]
     y, last = net(x, tuple(states) if len(states) == 2 else states[0])
     last = last if isinstance(last, tuple) else (last,)
     (y * weights.to(dtype)).sum().add(sum(state.sin().sum() for state in last)).backward()
@@ -82,13 +82,14 @@ def test_the_same_bits_in_every_budget_and_every_time(dtype):
     for budget in ("40%", "60%", "90%", "40%"):
         ours.budget = budget
         found.append(results(ours, x, states, weights))
-    assert all(torch.equal(a, b) for others in found[1:] for a, b in zip(found[0], others))
+    same = [[torch.equal(a, b) for a, b in zip(found[0], others)] for others in found[1:]]
+    assert same == [[True] * len(found[0])] * 3
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_the_budget_is_a_cap(name):
     layer = getattr(ebb.nn, name)(128, 512, num_layers=2, device="cuda", dtype=torch.bfloat16)
-    x = torch.randn(400, 64, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    x = torch.randn(80, 64, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
     def run(budget):
         layer.budget = budget
@@ -158,7 +159,7 @@ def test_what_is_not_known_cannot_be_captured():
 
 def test_relu_and_more_samples_than_run_at_a_time():
     torch.manual_seed(0)
-    compare("RNN", 40, 20, 24, 96, torch.bfloat16, tolerance=0.1, nonlinearity="relu")  # it forgets no rounding
+    compare("RNN", 40, 20, 24, 96, torch.float16, tolerance=0.1, nonlinearity="relu")  # it forgets no rounding
     compare("LSTM", 30, 140, 16, 1024, torch.bfloat16)
 
 
@@ -170,7 +171,7 @@ def test_wherever_weights_lie(name, hidden, registers):
     _core.set_gated_registers(registers)
     try:
         for batch in (16, 64, 128):
-            ours, x, states, weights, first = compare(name, 50, batch, 32, hidden, torch.bfloat16, chunk=10)
+            ours, x, states, weights, first = compare(name, 50, batch, 32, hidden, torch.bfloat16, "90%", chunk=10)
             again = results(ours, x, states, weights)
             assert [torch.equal(a, b) for a, b in zip(first, again)] == [True] * len(first)
     finally:

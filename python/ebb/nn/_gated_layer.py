@@ -48,6 +48,7 @@ class GatedLayer:
         self._dtype, self._size = w_hh.dtype, w_hh.element_size()
         self._bias = self._biases[1][2 * self.hidden :] if mode == "GRU" and self._biases else None
         self._shapes: dict[tuple[int, int], Any] = {}
+        self._row: Tensor | None = None
 
     def advance(self, x: Tensor, carry: Leaves, outputs: Tensor, stream: int) -> Leaves:
         """Fills the outputs. Returns the carry after."""
@@ -115,10 +116,11 @@ class GatedLayer:
             add(w_ih, of_inputs.t(), x)
         if w_hh is not None:
             add(w_hh, of_sums.t(), hs.narrow(0, batch if self.backwards else 0, rows))
+        # Sums over rows as products: torch.sum would take twice the memory of the gates for itself.
         if b_hh is not None:
-            b_hh.add_(of_sums.sum(0, dtype=torch.float32))
+            add(b_hh.view(1, -1), self._ones(rows), of_sums)
         if b_ih is not None and b_ih is not b_hh:
-            b_ih.add_(of_inputs.sum(0, dtype=torch.float32))
+            add(b_ih.view(1, -1), self._ones(rows), of_inputs)
         if of_field_before is not None:
             return [of_before.to(self._dtype), of_field_before]
         return [of_before if self.mode == "GRU" else of_before.to(self._dtype)]
@@ -197,6 +199,11 @@ class GatedLayer:
         found = b_ih.clone()  # its last third stands apart
         found[: 2 * self.hidden] += b_hh[: 2 * self.hidden]
         return found
+
+    def _ones(self, rows: int) -> Tensor:
+        if self._row is None or self._row.shape[1] != rows:
+            self._row = self._w_hh.new_ones(1, rows)
+        return self._row
 
     def _shape(self, rows: int, batch: int) -> Any:
         found = self._shapes.get((rows, batch))
