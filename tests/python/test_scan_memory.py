@@ -212,3 +212,31 @@ def test_a_first_carry_that_shares_memory(start):
     budget = (found.least + found.store_all) // 2
     report = compare(f, (zero, zero), xs, cell.parameters(), budget=budget, verify=True)
     assert report.strategy != "store_all" and report.measured["charged"]["fast"] <= budget
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+@pytest.mark.parametrize(("batch", "inputs", "hidden"), [(4, 40, 120), (32, 100, 60)])
+def test_the_first_call_measures_within_the_budget(batch, inputs, hidden, share):
+    """Gradients of weights outweigh everything here, and blocks of several steps add them up."""
+    cell = torch.nn.LSTMCell(inputs, hidden)
+    xs, zero = torch.randn(24, batch, inputs), torch.zeros(batch, hidden)
+
+    def f(carry, x):
+        carry = cell(x, carry)
+        return carry, carry[0].pow(2).mean()
+
+    def taken(budget):
+        cell.zero_grad()
+        gc.collect()
+        with LiveBytes() as counted:
+            ebb.scan(f, (zero, zero), xs, budget=budget, reduce="sum")[1].backward()
+        return counted.peak - sum(p.nbytes for p in cell.parameters())
+
+    plain = taken(None)
+    with pytest.raises(ebb.Error) as small:
+        taken(4096)
+    needed = small.value.least_budget
+    ebb.clear_cache()
+    budget = int(needed + share * (plain - needed))
+    for _ in range(2):
+        assert taken(budget) <= budget + SLACK

@@ -187,7 +187,7 @@ class Chunking(Generic[Cut]):
         def call() -> Law:
             key = self._key()
             law = _laws.get(key)
-            if law is None or (law.long[0] < self._affordable(law.short[1]) and not law.final):
+            if law is None or (law.long[0] < self._affordable(law.short[1], law.added) and not law.final):
                 law = measured(lambda length: self._loop(length), self._affordable, self.knee)
                 _laws.put(key, law)
             return law
@@ -204,12 +204,13 @@ class Chunking(Generic[Cut]):
         only = length, seen.known.costs
         return Law(only, only, seen.raw_chain(self.options))
 
-    def _affordable(self, costs: Costs) -> int:
-        """The length of the longer block that is measured: its tape must not take more than there is."""
+    def _affordable(self, costs: Costs, added: int) -> int:
+        """The length of the longer block that is measured: its tape, and the gradients that it adds up, must not take more than
+        there is."""
         budget = self.options.budget
         if not budget.settled:
             return self.longest
-        room = max(0, budget.total - costs.state - costs.scratch) // max(1, costs.tape)
+        room = max(0, budget.total - costs.state - costs.scratch - added) // max(1, costs.tape)
         return next((length for length in lengths(self.steps) if length <= min(self.longest, room)), 1)
 
     def _terms(self, law: Law, limit: int) -> list[Terms]:

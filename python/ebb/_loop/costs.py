@@ -14,11 +14,11 @@ from torch import Tensor
 from ebb._base.errors import Error
 from ebb._core import StepCost
 from ebb._loop.blocks import Leaves
-from ebb._loop.recorder import Recorder, quiet_hooks
+from ebb._loop.recorder import Gradients, Recorder, quiet_hooks
 from ebb._loop.tape import Tape
 from ebb._tensor.memory import peak_beside, peak_of, seconds_of
 from ebb._tensor.outside import Form
-from ebb._tensor.trees import can_have_gradient
+from ebb._tensor.trees import can_have_gradient, storage_bytes
 
 _ROUNDS = 2
 # A plain loop calls autograd once for all of its steps, so that several blocks together tell better what one takes, where they are small.
@@ -84,7 +84,7 @@ class Tried(ABC):
 class Trial(Tried):
     """By autograd. `own`: ids of parameters that no other block uses. Their
     gradients are the caller's as soon as they are there. Those of others are added to what later blocks gave, which takes memory
-    for one more of each. `forms`: of what f keeps outside, before the block."""
+    for one more of each: they are in `gradients`, which several trials may share. `forms`: of what f keeps outside, before the block."""
 
     def __init__(
         self,
@@ -93,9 +93,10 @@ class Trial(Tried):
         block: int = 0,
         own: Container[int] = (),
         forms: list[Form] | None = None,
+        gradients: Gradients | None = None,
     ):
         self._recorder, self._initial, self._block, self._own, self._forms = recorder, initial, block, own, forms
-        self._gradients = recorder.no_gradients([])
+        self._gradients = gradients or recorder.no_gradients([])
 
     def _begin(self) -> None:
         if self._forms is not None:
@@ -124,6 +125,7 @@ class Trial(Tried):
 
     def plain(self, together: int) -> None:
         self._begin()
+        self._gradients.params = [None] * len(self._gradients.params)  # which a plain loop does not have beside its own
         recorder, blocks, block = self._recorder, self._recorder.blocks, self._block
         carry = [t.detach().requires_grad_() if can_have_gradient(t) else t for t in self._initial]
         inputs = blocks.inputs(block, True)
@@ -166,7 +168,8 @@ def measure(
     together = 1
     if loops and forms is None and not recorder.around.outside.moving:
         steps = -(-recorder.blocks.length // recorder.blocks.count)
-        together = max(1, min(_TOGETHER, _SMALL // max(1, tape_bytes), _TIME_STEPS // steps))
+        each = max(1, tape_bytes + storage_bytes(recorder.facts.params))  # gradients of several blocks are added up
+        together = max(1, min(_TOGETHER, _SMALL // each, _TIME_STEPS // steps))
     return measure_tried(trial, tape_bytes, state_bytes, device, together)
 
 
@@ -178,10 +181,8 @@ def measure_tried(trial: Tried, tape_bytes: int, state_bytes: int, device: torch
     trial.reverse(tape)
     tape = trial.record()
     reverse_peak = peak_beside(lambda: trial.reverse(tape), device)
-    plainly, rounds = [], []
-    for _ in range(_ROUNDS):
-        plainly.append(seconds_of(lambda: trial.plain(together), device))
-        rounds.append(trial.seconds(device))
+    rounds = [trial.seconds(device) for _ in range(_ROUNDS)]
+    plainly = [seconds_of(lambda: trial.plain(together), device) for _ in range(_ROUNDS)]
     scratch = max(forward_peak, record_peak - tape_bytes, reverse_peak)
     ahead, recorded, back = (min(column) for column in zip(*rounds))
     return Costs(state_bytes, tape_bytes, scratch, ahead, recorded, back, min(plainly) / together)

@@ -11,6 +11,7 @@ from ebb import _core
 from ebb._loop.costs import Costs, Trial
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.wishes import Settled
+from ebb._tensor.trees import storage_bytes
 
 _ROUNDS = 4
 
@@ -28,6 +29,7 @@ class Law:
     heavier: float = 1.0  # tapes, than those measured, as later blocks have shown
     settled: Settled = field(default_factory=dict)
     final: bool = False  # a longer block would tell no more
+    added: int = 0  # bytes of gradients that blocks of several time steps add up, and blocks of one do not
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -70,17 +72,21 @@ class Law:
         )
 
 
-def measured(loop: Callable[[int], Loop], longest: Callable[[Costs], int], knee: float | None = None) -> Law:
-    """By blocks of one time step and of as many as `longest` says when it knows what those cost. `loop`: cut into blocks of a
+def measured(loop: Callable[[int], Loop], longest: Callable[[Costs, int], int], knee: float | None = None) -> Law:
+    """By blocks of one time step and of as many as `longest` says when it knows what those cost, and what adding gradients up
+    takes. `loop`: cut into blocks of a
     length. `knee`: supposed in place of seconds by the clock, so that the law is the same on each machine of a kind. The
     surroundings are as they were."""
     first = loop(1)
     try:
         short = settled(first, examine)
-        length = longest(short.known.costs) if short.differentiable else 1
+        # Blocks whose chunk changes bits are single calls.
+        added = storage_bytes(short.recorder.facts.params) if knee is None and short.differentiable else 0
+        length = longest(short.known.costs, added) if short.differentiable else 1
         if length <= 1:
             one = 1, _supposed(short.known.costs, 1, knee)
-            return Law(one, one, short.raw_chain(first.options), final=not short.differentiable)
+            chain = short.raw_chain(first.options)
+            return Law(one, one, chain, final=not short.differentiable, added=added)
 
         def attempt(whole: Loop) -> Law:
             long = examine(whole)
@@ -90,6 +96,7 @@ def measured(loop: Callable[[int], Loop], longest: Callable[[Costs], int], knee:
                 (1, _supposed(brief, 1, knee)),
                 (length, _supposed(lasting, length, knee)),
                 long.raw_chain(whole.options),
+                added=added,
             )
 
         first.around.put_back(first.before)
@@ -107,7 +114,8 @@ def _supposed(costs: Costs, length: int, knee: float | None) -> Costs:
 
 def _in_turns(seen: list[Examined], loop: Loop) -> list[Costs]:
     """With the seconds of blocks that take turns, since a machine's speed changes from one moment to the next."""
-    trials = [Trial(each.recorder, loop.start) for each in seen]
+    gradients = seen[0].recorder.no_gradients([])
+    trials = [Trial(each.recorder, loop.start, gradients=gradients) for each in seen]
     rounds = [[trial.seconds(loop.device) for trial in trials] for _ in range(_ROUNDS)]
     least = [[min(column) for column in zip(*own)] for own in zip(*rounds)]
     return [
