@@ -184,6 +184,22 @@ def test_what_was_given_must_not_be_changed():
             y.sum().backward()
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_around_the_backward_alone(name, bias):
+    case = Case(name, bias=bias)
+    found = []
+    for around in (False, True):
+        x = case.x.clone().requires_grad_()
+        loss = case.net(x)[0].pow(2).sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=around):
+            loss.backward()
+            assert torch.is_autocast_enabled("cpu") == around
+        found.append([x.grad, *[p.grad for p in case.net.parameters()]])
+        case.net.zero_grad()
+    assert same(*found)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_graph_may_be_kept(name):
     case = Case(name)
