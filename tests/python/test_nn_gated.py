@@ -140,6 +140,21 @@ def test_weights_that_are_not_one_piece():
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_biases_that_are_not_one_piece(name):
+    torch.manual_seed(0)
+    ours, _ = pair(name, torch.float32, {})
+    x, states = given(ours, torch.float32)
+    right = results(ours, x, states)
+    for bias in ("bias_ih_l0", "bias_hh_l0"):
+        own = getattr(ours, bias).detach()
+        apart = torch.stack([own, torch.full_like(own, 1e6)], 1)
+        setattr(ours, bias, torch.nn.Parameter(apart[:, 0]))
+        assert not getattr(ours, bias).is_contiguous()
+    for a, b in zip(right, results(ours, x, states)):
+        assert torch.equal(a, b)
+
+
 def test_second_derivatives_are_refused():
     torch.manual_seed(0)
     ours, _ = pair("LSTM", torch.float32, {})

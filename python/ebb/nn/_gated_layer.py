@@ -46,7 +46,7 @@ class GatedLayer:
         self.hidden = w_hh.shape[1]
         self._columns = self._w_ih.t()
         self._dtype, self._size = w_hh.dtype, w_hh.element_size()
-        self._bias = self._biases[1][2 * self.hidden :] if mode == "GRU" and self._biases else None
+        self._bias = self._biases[1][2 * self.hidden :].contiguous() if mode == "GRU" and self._biases else None
         self._shapes: dict[tuple[int, int], Any] = {}
         self._row: Tensor | None = None
 
