@@ -148,6 +148,24 @@ def test_a_whole_training_step_is_captured():
     assert all(torch.equal(a, p.grad) for a, p in zip(plain, layer.parameters()))
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_autocast_casts_what_it_casts_for_torch(name):
+    torch.manual_seed(0)
+    ours = getattr(ebb.nn, name)(24, 96, budget="60%", chunk=20, device="cuda")
+    half = getattr(ebb.nn, name)(24, 96, budget="60%", chunk=20, device="cuda", dtype=torch.bfloat16)
+    half.load_state_dict(ours.state_dict())
+    x = torch.randn(100, 20, 24, device="cuda", requires_grad=True)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert _gated.why_not(ours, x, list(ours.parameters()), None) is None
+        y, _ = ours(x)
+    y.float().pow(2).mean().backward()
+    expected, _ = half(x.detach().bfloat16())
+    expected.float().pow(2).mean().backward()
+    assert y.dtype == torch.bfloat16 and torch.equal(y, expected)
+    for own, other in zip(ours.parameters(), half.parameters()):
+        assert own.grad.dtype == torch.float32 and torch.equal(own.grad, other.grad.float())
+
+
 def test_what_is_not_known_cannot_be_captured():
     layer = ebb.nn.LSTM(32, 128, budget="40%", device="cuda", dtype=torch.bfloat16)
     x = torch.randn(70, 16, 32, device="cuda", dtype=torch.bfloat16)

@@ -287,3 +287,19 @@ def test_biases_have_gradients_of_their_own():
     y, _ = case.net(case.x)
     of_ih, of_hh = torch.autograd.grad(y.sum(), [case.net.bias_ih_l0, case.net.bias_hh_l0])
     assert torch.equal(of_ih, of_hh) and of_ih.data_ptr() != of_hh.data_ptr()
+
+
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}])
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_casts_what_it_casts_for_torch(name, how):
+    """As with everything cast beforehand, and gradients arrive in the dtypes of what was cast."""
+    case, half = Case(name, **how), Case(name, torch.bfloat16, **how)
+    half.net.load_state_dict(case.net.state_dict())
+    expected = half.results()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = case.results()
+    states = 1 + len(case.states)
+    assert all(tensor.dtype == torch.bfloat16 for tensor in found[:states])
+    assert all(tensor.dtype == torch.float32 for tensor in found[states:])
+    assert same(expected, [tensor.to(torch.bfloat16) for tensor in found])
+    assert case.net.report is not None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable
@@ -131,17 +132,23 @@ def run(call: Any) -> Any:
             own = states if not apart else [state[index : index + 1] for state in states]
             ours = layer.native and _gated.why_not(layer, output, [*own, *weights], sizes) is None
             kind: type[_gated.GatedKernel] | type[_Kernel] = _gated.GatedKernel if ours else _Kernel
-            kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
-            own = kernel.start(own)
-            try:
-                final, y, report = _one(layer, kernel, output, sizes, own, allowed.part(share), direction == 1)
-            except Error as error:
-                if share == 1 or error.least_budget is None or allowed.shared:
-                    raise
-                needed = max(needed, error.least_budget)  # others may need more
-                final, y, report = *_output_alone(kernel, output, own, sizes, direction == 1), None
+            given = output
+            with contextlib.ExitStack() as around:
+                if ours and (dtype := _gated.cast_to(output)) is not None:
+                    given, *rest = [tensor.to(dtype) for tensor in (output, *own, *weights)]
+                    own, weights = rest[: len(own)], rest[len(own) :]
+                    around.enter_context(torch.autocast(output.device.type, enabled=False))
+                kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
+                own = kernel.start(own)
+                try:
+                    final, y, report = _one(layer, kernel, given, sizes, own, allowed.part(share), direction == 1)
+                except Error as error:
+                    if share == 1 or error.least_budget is None or allowed.shared:
+                        raise
+                    needed = max(needed, error.least_budget)  # others may need more
+                    final, y, report = *_output_alone(kernel, given, own, sizes, direction == 1), None
+                finals.append(kernel.end(final))
             parts.append(y)
-            finals.append(kernel.end(final))
             reports.append(report)
         output = torch.cat(parts, -1) if directions == 2 else parts[0]
     if needed > 0:

@@ -24,19 +24,26 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
     """What keeps the kernels from running this layer; None: nothing does. `others`: its states and parameters."""
     if x.device.type != "cuda":
         return f"a tensor is on {x.device}"
-    if x.dtype not in DTYPES:
-        return f"a tensor has dtype {x.dtype}"
-    if any(other.dtype != x.dtype or other.device != x.device for other in others):
+    dtype = cast_to(x) or x.dtype
+    if dtype not in DTYPES:
+        return f"a tensor has dtype {dtype}"
+    if any((cast_to(other) or other.dtype) != dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device"
-    if x.dtype == torch.float32 and not _tf32():
+    if dtype == torch.float32 and not _tf32():
         return "products in float32 are asked for"
-    if torch.is_autocast_enabled("cuda"):
-        return "autocast is on"
     if sizes is not None:
         return "sequences are packed"
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, DTYPES[x.dtype], 1, x.shape[1], layer.hidden_size, False)
+        shape = _core.GatedShape(layer.mode, DTYPES[dtype], 1, x.shape[1], layer.hidden_size, False)
         return _core.gated_unfit(shape) or None
+
+
+def cast_to(tensor: Tensor) -> torch.dtype | None:
+    """What autocast makes of it, as of all that torch's own recurrent kernels are given; None: it is off, or leaves it alone."""
+    kind = tensor.device.type
+    if not torch.is_autocast_enabled(kind) or tensor.dtype not in DTYPES:
+        return None
+    return torch.get_autocast_dtype(kind)
 
 
 def _tf32() -> bool:
@@ -85,8 +92,8 @@ class GatedKernel:
 
     @contextlib.contextmanager
     def running(self, x: Tensor) -> Iterator[None]:
-        """On the device and the stream that x is on."""
-        with torch.cuda.device(x.device):
+        """On the device and the stream that x is on. Products are of the dtype that they are given in, whatever autocast wants."""
+        with torch.cuda.device(x.device), torch.autocast(x.device.type, enabled=False):
             self._stream = _stream(x)
             yield
 
