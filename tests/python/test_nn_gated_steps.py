@@ -143,6 +143,17 @@ def test_the_budget_is_a_cap(name, how, dtype):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("batch", "hidden", "chunk"), [(256, 4, 16), (1, 128, 1)])
+@pytest.mark.sweep(3)
+def test_what_is_held_for_biases_is_counted(name, batch, hidden, chunk):
+    case = Case(name, steps=33, batch=batch, inputs=2, hidden=hidden, chunk=chunk, num_layers=2)
+    with pytest.raises(ebb.Error) as small:
+        grown(case, 512)
+    least = small.value.least_budget
+    assert max(grown(case, least) for _ in range(2)) <= least
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_budget_that_holds_everything_gives_the_bits_of_others(name):
     case = Case(name, torch.bfloat16, num_layers=2)
     right = case.results()
