@@ -13,6 +13,7 @@ import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
 from ebb._tensor.memory import LiveBytes  # noqa: E402
+from ebb.nn import _chunks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = ["LSTM", "GRU", "RNN"]
@@ -271,6 +272,21 @@ def test_states_that_lie_anywhere():
     assert same(right, case.results())
     case.states = [state.transpose(1, 2).contiguous().transpose(1, 2) for state in states]
     assert same(right, case.results())
+
+
+def test_states_that_lie_anywhere_where_nothing_fits(monkeypatch):
+    case = Case("LSTM", bidirectional=True, budget=512)
+    case.states = [state[:, :1].expand(-1, 3, -1) for state in case.states]
+    own, seen = _chunks._whole, []
+
+    def whole(kernel, x, states, *rest):
+        seen.extend(states)
+        return own(kernel, x, states, *rest)
+
+    monkeypatch.setattr(_chunks, "_whole", whole)
+    with pytest.raises(ebb.Error, match="share the budget"):
+        case.net(case.x, tuple(case.states))
+    assert seen and all(state.is_contiguous() for state in seen)
 
 
 @pytest.mark.parametrize("name", NAMES)
