@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
-from ebb.nn import _chunks  # noqa: E402
+from ebb.nn import _chunks, _gated_layer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
@@ -100,6 +100,23 @@ def test_gradients_of_weights_are_added_up_in_float32():
     found = results(ours, x, states)[-4:]
     for a, b in zip(right, found):
         assert float((a - b.double()).abs().max()) <= 1e-2 * float(a.abs().max())
+
+
+@pytest.mark.parametrize(
+    "error", [torch.cuda.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")]
+)
+def test_a_lack_of_memory_does_not_choose_how_gradients_are_added_up(error, monkeypatch):
+    def fails(*_):
+        raise error
+
+    _gated_layer.adding.cache_clear()
+    usual = _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
+    _gated_layer.adding.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(_gated_layer, "_add_at_once", fails)
+        with pytest.raises(type(error), match="CUDA"):
+            _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
+    assert _gated_layer.adding(torch.bfloat16, torch.device("cpu")) is usual
 
 
 def test_only_what_is_differentiated_is_recorded(monkeypatch):

@@ -238,7 +238,9 @@ def adding(dtype: torch.dtype, device: torch.device) -> Adds:
     for way in (_add_at_once, _add_wide):
         try:
             way(total, small, small)
-        except (RuntimeError, TypeError):  # before PyTorch 2.8, or no GPU
+        except (RuntimeError, TypeError) as error:  # before PyTorch 2.8, or no GPU
+            if isinstance(error, torch.cuda.OutOfMemoryError) or "CUDA error" in str(error):
+                raise  # which says nothing about the way
             continue
         return way
     return _add_narrow
