@@ -21,6 +21,8 @@ using gated::Spread;
 std::atomic<long long> patience{1LL << 24};  // seconds
 std::atomic<bool> in_registers{true};
 
+constexpr int kOldest = 8;  // generation of GPUs that multiply bfloat16 and tf32
+
 // The word that kernels set when they give up.
 int* gave_up() {
   static int* const word = [] {
@@ -40,6 +42,8 @@ Gpu current_gpu() {
   check_cuda(cudaDeviceGetAttribute(&gpu.processors, cudaDevAttrMultiProcessorCount, device),
              "cudaDeviceGetAttribute");
   check_cuda(cudaDeviceGetAttribute(&gpu.shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&gpu.generation, cudaDevAttrComputeCapabilityMajor, device),
              "cudaDeviceGetAttribute");
   gpu.keeps = in_registers;
   gpu.shared -= 1024;  // what the system and the kernels take for themselves
@@ -61,6 +65,7 @@ Spread spread_of(const GatedShape& shape) {
       shape.batch > most || shape.hidden > most)
     return {};
   const Gpu gpu = current_gpu();
+  if (gpu.generation < kOldest) return {};
   return with_number(shape.number, [&]<class T>() { return OfNumber<T>::spread(shape, gpu); });
 }
 
@@ -86,6 +91,8 @@ std::string gated_unfit(const GatedShape& shape) {
     return "steps, batch and hidden must be 1 or more";
   const int each = shape.number == GatedNumber::tf32 ? 16 : 32;
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
+  if (current_gpu().generation < kOldest)
+    return "the GPU is older than compute capability " + std::to_string(kOldest) + ".0";
   if (spread_of(shape).units == 0)
     return "the recurrent weights do not fit into the shared memory of the GPU";
   return {};

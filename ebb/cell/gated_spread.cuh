@@ -9,6 +9,7 @@
 namespace ebb::gated {
 
 struct Gpu {
+  int generation = 0;              // major number of its compute capability
   int processors = 0, shared = 0;  // shared memory that a block may have
   bool keeps = false;              // weights may lie in registers
 };

@@ -49,12 +49,12 @@ class Emulated {
       of->resize(field_before.size());
   }
 
-  // Without the last blocks of units, if so many are missing.
+  // Without the last blocks of units, if so many are missing. Samples are run `at_a_time`, if not all together.
   template <int units, int slices, int kept = 0>
   void run(int missing = 0) {
     Segment s;
     s.steps = c_.steps;
-    s.batch = s.end = c_.batch;
+    s.batch = c_.batch;
     s.hidden = c_.hidden;
     s.teams = c_.teams;
     s.backwards = c_.backwards;
@@ -63,20 +63,25 @@ class Emulated {
     const Forward<T> f{weights.data(),     bias.data(),         gates.data(),
                        before.data(),      field_before.data(), outputs.data(),
                        field_after.data(), fields.data(),       products.data()};
-    const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing,
-              y = (c_.batch + each - 1) / each;
-    run_grid(x, y, c_.teams * kTeam, forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
-             [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
+    const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing;
+    const auto run_parts = [&](int shared, const auto& kernel) {
+      for (s.first = 0; s.first < c_.batch; s.first = s.end) {
+        s.end = at_a_time > 0 ? std::min(c_.batch, s.first + at_a_time) : c_.batch;
+        run_grid(x, (s.end - s.first + each - 1) / each, c_.teams * kTeam, shared, kernel);
+      }
+    };
+    run_parts(forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
+              [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
     if (gave_up != 0) return;
     const Backward<T> b{weights.data(),         gates.data(),
                         fields.data(),          products.data(),
                         outputs.data(),         before.data(),
                         field_before.data(),    outputs_gradient.data(),
                         after_gradient.data(),  field_gradient.data(),
-                        sums_gradient.data(),   inputs_gradient.data(),
+                        sums_gradient.data(),   over_gates ? gates.data() : inputs_gradient.data(),
                         before_gradient.data(), field_before_gradient.data()};
-    run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
-             [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
+    run_parts(backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
+              [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
   }
 
   // Every result against double, within `exact` where sums are in float and `rounded` where T rounds on the way.
@@ -84,7 +89,8 @@ class Emulated {
     for (int b = 0; b < c_.batch; ++b) expect_sample(b, exact, rounded);
   }
 
-  int gave_up = 0;
+  int gave_up = 0, at_a_time = 0;
+  bool over_gates = false;  // the gradients of the inputs' sums go where the gates are
   std::vector<T> weights, bias, given, before, outputs_gradient, gates, outputs, products,
       sums_gradient, inputs_gradient;
   std::vector<float> field_before, after_gradient, field_gradient, fields, field_after,
@@ -262,6 +268,28 @@ TEST(Gated, OrderOfWorkDoesNotChangeBits) {
                         once.sums_gradient.size() * 2),
             0);
   EXPECT_EQ(once.before_gradient, again.before_gradient);
+}
+TEST(Gated, SamplesInPartsAndGradientsOverGates) {
+  const auto same = [](const auto& a, const auto& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+  };
+  Emulated<GruMath, Bfloat16> whole({3, 37, 32, 1}), parts({3, 37, 32, 1});
+  whole.run<16, 1>();
+  parts.at_a_time = 16;
+  parts.over_gates = true;
+  parts.run<16, 1>();
+  EXPECT_TRUE(same(whole.outputs, parts.outputs));
+  EXPECT_TRUE(same(whole.field_after, parts.field_after));
+  EXPECT_TRUE(same(whole.sums_gradient, parts.sums_gradient));
+  EXPECT_TRUE(same(whole.inputs_gradient, parts.gates));
+  EXPECT_TRUE(same(whole.before_gradient, parts.before_gradient));
+}
+// As they are launched: 16 bits alone have their weights in registers.
+TEST(SlowGated, SixteenBitsInRegisters) {
+  check<LstmMath, Bfloat16, 16, 1, 1>({2, 18, 256, 1});
+  check<GruMath, Bfloat16, 16, 1, 1>({2, 5, 256, 1, true});
+  check<LstmMath, Bfloat16, 32, 1, 1>({2, 13, 256, 1, true});
+  check<GruMath, Bfloat16, 32, 1, 1>({2, 21, 256, 1});
 }
 TEST(Gated, GivesUpWhereABlockIsMissing) {
   Emulated<LstmMath, Bfloat16> run({4, 5, 64, 1});

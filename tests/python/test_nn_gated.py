@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
-from ebb.nn import _chunks  # noqa: E402
+from ebb.nn import _chunks, _gated_layer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
@@ -102,6 +102,23 @@ def test_gradients_of_weights_are_added_up_in_float32():
         assert float((a - b.double()).abs().max()) <= 1e-2 * float(a.abs().max())
 
 
+@pytest.mark.parametrize(
+    "error", [torch.cuda.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")]
+)
+def test_a_lack_of_memory_does_not_choose_how_gradients_are_added_up(error, monkeypatch):
+    def fails(*_):
+        raise error
+
+    _gated_layer.adding.cache_clear()
+    usual = _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
+    _gated_layer.adding.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(_gated_layer, "_add_at_once", fails)
+        with pytest.raises(type(error), match="CUDA"):
+            _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
+    assert _gated_layer.adding(torch.bfloat16, torch.device("cpu")) is usual
+
+
 def test_only_what_is_differentiated_is_recorded(monkeypatch):
     torch.manual_seed(0)
     ours, _ = pair("LSTM", torch.float32, {})
@@ -136,6 +153,21 @@ def test_weights_that_are_not_one_piece():
     for a, b in zip(right, results(ours, x, states)):
         assert torch.equal(a, b)
     ours.weight_hh_l0 = torch.nn.Parameter(torch.cat([w.new_zeros(1), w.flatten()])[1:].view_as(w))
+    for a, b in zip(right, results(ours, x, states)):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_biases_that_are_not_one_piece(name):
+    torch.manual_seed(0)
+    ours, _ = pair(name, torch.float32, {})
+    x, states = given(ours, torch.float32)
+    right = results(ours, x, states)
+    for bias in ("bias_ih_l0", "bias_hh_l0"):
+        own = getattr(ours, bias).detach()
+        apart = torch.stack([own, torch.full_like(own, 1e6)], 1)
+        setattr(ours, bias, torch.nn.Parameter(apart[:, 0]))
+        assert not getattr(ours, bias).is_contiguous()
     for a, b in zip(right, results(ours, x, states)):
         assert torch.equal(a, b)
 

@@ -13,6 +13,7 @@ import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
 from ebb._tensor.memory import LiveBytes  # noqa: E402
+from ebb.nn import _chunks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = ["LSTM", "GRU", "RNN"]
@@ -143,6 +144,17 @@ def test_the_budget_is_a_cap(name, how, dtype):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("batch", "hidden", "chunk"), [(256, 4, 16), (1, 128, 1)])
+@pytest.mark.sweep(3)
+def test_what_is_held_for_biases_is_counted(name, batch, hidden, chunk):
+    case = Case(name, steps=33, batch=batch, inputs=2, hidden=hidden, chunk=chunk, num_layers=2)
+    with pytest.raises(ebb.Error) as small:
+        grown(case, 512)
+    least = small.value.least_budget
+    assert max(grown(case, least) for _ in range(2)) <= least
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_budget_that_holds_everything_gives_the_bits_of_others(name):
     case = Case(name, torch.bfloat16, num_layers=2)
     right = case.results()
@@ -182,6 +194,22 @@ def test_what_was_given_must_not_be_changed():
             change()
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.sum().backward()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_around_the_backward_alone(name, bias):
+    case = Case(name, bias=bias)
+    found = []
+    for around in (False, True):
+        x = case.x.clone().requires_grad_()
+        loss = case.net(x)[0].pow(2).sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=around):
+            loss.backward()
+            assert torch.is_autocast_enabled("cpu") == around
+        found.append([x.grad, *[p.grad for p in case.net.parameters()]])
+        case.net.zero_grad()
+    assert same(*found)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -244,6 +272,21 @@ def test_states_that_lie_anywhere():
     assert same(right, case.results())
     case.states = [state.transpose(1, 2).contiguous().transpose(1, 2) for state in states]
     assert same(right, case.results())
+
+
+def test_states_that_lie_anywhere_where_nothing_fits(monkeypatch):
+    case = Case("LSTM", bidirectional=True, budget=512)
+    case.states = [state[:, :1].expand(-1, 3, -1) for state in case.states]
+    own, seen = _chunks._whole, []
+
+    def whole(kernel, x, states, *rest):
+        seen.extend(states)
+        return own(kernel, x, states, *rest)
+
+    monkeypatch.setattr(_chunks, "_whole", whole)
+    with pytest.raises(ebb.Error, match="share the budget"):
+        case.net(case.x, tuple(case.states))
+    assert seen and all(state.is_contiguous() for state in seen)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -138,6 +138,28 @@ def test_autocast(inside, chunk):
             assert torch.allclose(ours, theirs, rtol=T * 2.0**-8, atol=float(theirs.abs().max()) * T * 2.0**-8)
 
 
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_autocast_around_the_backward_alone(chunk):
+    """Steps that run again have the bits of the forward, which was without it."""
+    cell = torch.nn.Linear(2 * WIDTH, WIDTH)
+
+    def f(h, x):
+        h = cell(torch.cat([h, x], -1)).tanh()
+        assert h.dtype == torch.float32
+        return h, h
+
+    init, xs = numbers(BATCH, WIDTH), numbers(T, BATCH, WIDTH)
+    small, found = least(f, init, xs, chunk=chunk), []
+    for around in (False, True):
+        own = clones([init, xs])
+        h, hs = ebb.scan(f, *own, budget=small, chunk=chunk)
+        loss = weighted(h, hs)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=around):
+            found.append(gradients(loss, [*wanting(own), *cell.parameters()]))
+    assert ebb.last_report().strategy != "store_all"
+    same(*found)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_weight_that_autocast_has_cast_elsewhere(when):
     """It keeps the cast, a part of another graph, until it ends."""

@@ -39,6 +39,8 @@ TEST(Profile, MeasuresCosts) {
   // What one call of one step takes is never less than the loop does. How it is divided between call
   // and step is a guess where the machine is busy with other things.
   EXPECT_GE(found.chain.call() + cost.forward, 45e-6);
+  EXPECT_GE(found.chain.call() + cost.record, 45e-6);
+  EXPECT_GE(found.chain.call() + cost.backward, 95e-6);
   for (const double seconds : {cost.forward, cost.record, cost.backward}) {
     EXPECT_GE(seconds, 0);
     EXPECT_TRUE(std::isfinite(seconds));

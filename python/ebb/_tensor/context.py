@@ -293,7 +293,8 @@ class Surroundings:
     def casting(self) -> Iterator[None]:
         """As autocast was where the loop began, in any thread."""
         with contextlib.ExitStack() as stack:
-            if self.autocast:
+            # Also where it was off, and is on around the backward.
+            if self.autocast or any(torch.is_autocast_enabled(kind) for kind in self._kinds):
                 for kind, dtype, enabled in self._autocast:
                     stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self._cached))
             yield

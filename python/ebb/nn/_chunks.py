@@ -233,7 +233,7 @@ def _output_alone(
 ) -> tuple[Leaves, Tensor]:
     """What the runs above read, of a run that does not fit."""
     with torch.no_grad():
-        final, y = _whole(kernel, x, states, sizes, backwards)
+        final, y = _whole(kernel, x, [state.contiguous() for state in states], sizes, backwards)
     return final, y.requires_grad_()
 
 

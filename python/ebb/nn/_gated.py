@@ -68,6 +68,11 @@ class GatedKernel:
         self._layers = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
         self._stream = 0
 
+    @property
+    def own(self) -> list[Tensor]:
+        """What it holds beside the weights."""
+        return [tensor for layer in self._layers for tensor in layer.own]
+
     def _of_layers(self, of_weights: list[Any]) -> list[list[Any]]:
         return [of_weights[k * self._each : (k + 1) * self._each] for k in range(self.layers)]
 
@@ -127,6 +132,7 @@ class GatedKernel:
         of_carry: Leaves,
         totals: list[Totals],
         of_x: Tensor | None,
+        ones: Tensor | None,
     ) -> Leaves:
         """The gradients of the carry before. Uses up the tapes, fills of_x, if somebody wants it, and adds to the totals."""
         before: Leaves = []
@@ -135,7 +141,7 @@ class GatedKernel:
             tape = tapes.pop()
             of_inputs = of_x if k == 0 else torch.empty_like(tape.x)
             own = of_carry[k * width : (k + 1) * width]
-            before = self._layers[k].reverse(tape, of_outputs, own, totals[k], of_inputs, self._stream) + before
+            before = self._layers[k].reverse(tape, of_outputs, own, totals[k], of_inputs, ones, self._stream) + before
             of_outputs = of_inputs
         return before
 
@@ -158,14 +164,25 @@ class GatedBlocks(Segments):
         self._totals: list[Totals] = []
         self._filled: Tensor | None = None  # the output as rows
         self._of_given: Tensor | None = None  # the gradient of the inputs as rows
+        self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
         summed = [w for w in kernel.weights if w.requires_grad and w.dtype != torch.float32]
         self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
+        self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in kernel.own)
+        if self._sums_biases():
+            self.beside += rounded(self._rows_at_most * x.element_size(), x.device)
 
     @property
     def explicit(self) -> GatedBlocks:
         return self
+
+    @property
+    def _rows_at_most(self) -> int:
+        return self._chunk * self._batch
+
+    def _sums_biases(self) -> bool:
+        return any(weight.requires_grad and weight.dim() == 1 for weight in self.params)
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         return self._gated.running(self._x)
@@ -204,6 +221,7 @@ class GatedBlocks(Segments):
         super().begin_backward(gradients)
         self._of_given = None if self._input_gradient is None else self._input_gradient.view(self._given.shape)
         self._totals = self._gated.totals([weight.requires_grad for weight in self.params])
+        self._ones = self._x.new_ones(1, self._rows_at_most) if self._sums_biases() else None
 
     def reverse(self, block: int, tape: list[Taped], gradients: Leaves) -> Leaves:
         of_outputs, of_x = self._output_gradient, self._of_given
@@ -211,13 +229,13 @@ class GatedBlocks(Segments):
             of_outputs = of_outputs[self._span(block)].contiguous()
         if of_x is not None:
             of_x = self._part(of_x, block)
-        return self._gated.reverse(tape, of_outputs, gradients, self._totals, of_x)
+        return self._gated.reverse(tape, of_outputs, gradients, self._totals, of_x, self._ones)
 
     def of_params(self) -> list[Tensor | None]:
         return self._gated.gradients(self._totals)
 
     def forget(self) -> None:
-        self._totals, self._of_given = [], None
+        self._totals, self._of_given, self._ones = [], None, None
         self.end_backward()
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ebb import _core
+from ebb._tensor.trees import addresses
 
 Leaves = list[Any]
 Totals = list[Tensor | None]  # sums of gradients in float32, of w_ih, w_hh, b_ih and b_hh; None: not wanted
@@ -40,15 +41,21 @@ class GatedLayer:
         self.mode, self.backwards = mode, backwards
         self.carried = 2 if mode == "LSTM" else 1
         self._w_ih, w_hh, *self._biases = [weight.detach() for weight in weights]
-        self._w_hh = w_hh.contiguous()
+        self._given, self._w_hh = w_hh, w_hh.contiguous()
         if self._w_hh.data_ptr() % _AT_ONCE != 0:
             self._w_hh = self._w_hh.clone()
         self.hidden = w_hh.shape[1]
         self._columns = self._w_ih.t()
         self._dtype, self._size = w_hh.dtype, w_hh.element_size()
-        self._bias = self._biases[1][2 * self.hidden :] if mode == "GRU" and self._biases else None
+        self._bias = self._biases[1][2 * self.hidden :].contiguous() if mode == "GRU" and self._biases else None
         self._shapes: dict[tuple[int, int], Any] = {}
-        self._row: Tensor | None = None
+
+    @property
+    def own(self) -> list[Tensor]:
+        """What it holds beside the weights."""
+        kept = [self._both, self._w_hh, self._bias]
+        theirs = addresses([self._w_ih, self._given, *self._biases])
+        return [t for t in kept if t is not None and not addresses([t]) & theirs]
 
     def advance(self, x: Tensor, carry: Leaves, outputs: Tensor, stream: int) -> Leaves:
         """Fills the outputs. Returns the carry after."""
@@ -76,10 +83,17 @@ class GatedLayer:
         return self._after(field, outputs, batch), outputs, tape
 
     def reverse(
-        self, tape: Taped, of_outputs: Tensor | None, of_carry: Leaves, totals: Totals, of_x: Tensor | None, stream: int
+        self,
+        tape: Taped,
+        of_outputs: Tensor | None,
+        of_carry: Leaves,
+        totals: Totals,
+        of_x: Tensor | None,
+        ones: Tensor | None,
+        stream: int,
     ) -> Leaves:
         """The gradients of the carry before, from those of the carry after and of the outputs. Uses up the tape, fills of_x where it
-        is there, and adds to the totals."""
+        is there, and adds to the totals. `ones`: [1,n], one for each row or more, where there are totals of biases."""
         x, gates, hs, field, fields, products = tape
         lstm, batch = self.mode == "LSTM", of_carry[0].shape[0]
         of_after = of_carry[0].float()
@@ -117,10 +131,10 @@ class GatedLayer:
         if w_hh is not None:
             add(w_hh, of_sums.t(), hs.narrow(0, batch if self.backwards else 0, rows))
         # Sums over rows as products: torch.sum would take twice the memory of the gates for itself.
-        if b_hh is not None:
-            add(b_hh.view(1, -1), self._ones(rows), of_sums)
-        if b_ih is not None and b_ih is not b_hh:
-            add(b_ih.view(1, -1), self._ones(rows), of_inputs)
+        for total, of_total in ((b_hh, of_sums), (None if b_ih is b_hh else b_ih, of_inputs)):
+            if total is not None:
+                assert ones is not None
+                add(total.view(1, -1), ones.narrow(1, 0, rows), of_total)
         if of_field_before is not None:
             return [of_before.to(self._dtype), of_field_before]
         return [of_before if self.mode == "GRU" else of_before.to(self._dtype)]
@@ -200,11 +214,6 @@ class GatedLayer:
         found[: 2 * self.hidden] += b_hh[: 2 * self.hidden]
         return found
 
-    def _ones(self, rows: int) -> Tensor:
-        if self._row is None or self._row.shape[1] != rows:
-            self._row = self._w_hh.new_ones(1, rows)
-        return self._row
-
     def _shape(self, rows: int, batch: int) -> Any:
         found = self._shapes.get((rows, batch))
         if found is None:
@@ -229,7 +238,9 @@ def adding(dtype: torch.dtype, device: torch.device) -> Adds:
     for way in (_add_at_once, _add_wide):
         try:
             way(total, small, small)
-        except (RuntimeError, TypeError):  # before PyTorch 2.8, or no GPU
+        except (RuntimeError, TypeError) as error:  # before PyTorch 2.8, or no GPU
+            if isinstance(error, torch.cuda.OutOfMemoryError) or "CUDA error" in str(error):
+                raise  # which says nothing about the way
             continue
         return way
     return _add_narrow
