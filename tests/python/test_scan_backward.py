@@ -239,6 +239,19 @@ def test_a_scan_inside_of_a_checkpoint(case, reentrant):
         same(gradients(weighted(h, (first, second)), case.leaves), wanted)
 
 
+def test_a_checkpoint_sees_the_same_whether_tapes_are_weighed_or_watched(monkeypatch):
+    from torch.utils.checkpoint import checkpoint
+
+    case, turns = Case(), itertools.cycle([True, False])
+    case.run(ebb.scan)[0].sum().backward()
+    monkeypatch.setattr("ebb._loop.growth.Growth.serves", lambda *given: next(turns))
+    for _ in range(2):
+        h, ys = checkpoint(
+            lambda init, xs: ebb.scan(case.f, init, xs, **case.options), case.init, case.xs, use_reentrant=False
+        )
+        weighted(h, ys).backward()
+
+
 # ------------------------------------------------------------------------------------------------ failures
 
 

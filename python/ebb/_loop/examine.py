@@ -29,6 +29,7 @@ from ebb._loop.wishes import whole_bytes
 from ebb._tensor.captures import find_captures, reached_leaves
 from ebb._tensor.context import Surroundings, View
 from ebb._tensor.outside import Form
+from ebb._tensor.scale import hooks_around
 from ebb._tensor.trees import addresses, can_have_gradient, close, storage_bytes
 from ebb._tensor.written import Written
 
@@ -157,7 +158,8 @@ def examine(loop: Loop) -> Examined:
             raise ChangesLater
         around.put_back(after)
         around.outside.forms = found.forms
-    watched = known.alike and known.growth.serves(loop.device, known.costs.record)
+    # Who hooks what is saved around the loop, as a checkpoint does, is to see the same in every call, whatever the clock says.
+    watched = known.alike and hooks_around() is None and known.growth.serves(loop.device, known.costs.record)
     facts = replace(found.facts, weight=known.weight, growth=known.growth if watched else None)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *facts.params])
     return Examined(Recorder(loop.blocks, around, facts), found.head, known, differentiable)
