@@ -114,8 +114,9 @@ def _supposed(costs: Costs, length: int, knee: float | None) -> Costs:
 
 def _in_turns(seen: list[Examined], loop: Loop) -> list[Costs]:
     """With the seconds of blocks that take turns, since a machine's speed changes from one moment to the next."""
-    gradients = seen[0].recorder.no_gradients([])
-    trials = [Trial(each.recorder, loop.start, gradients=gradients) for each in seen]
+    orders = [[id(p) for p in each.recorder.facts.params] for each in seen]
+    shared = seen[0].recorder.no_gradients([]) if orders[0] == orders[1] else None
+    trials = [Trial(each.recorder, loop.start, gradients=shared) for each in seen]
     rounds = [[trial.seconds(loop.device) for trial in trials] for _ in range(_ROUNDS)]
     least = [[min(column) for column in zip(*own)] for own in zip(*rounds)]
     return [
