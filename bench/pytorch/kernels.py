@@ -8,29 +8,15 @@ kernels.py --cell GRU --batch 16 --hidden 768 --dtype bf16 fp16
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from statistics import median
 
 import torch
+from measure import milliseconds
 from torch import Tensor
 
 from ebb import _core
 
 LAYERS = {"LSTM": (torch.nn.LSTM, 4), "GRU": (torch.nn.GRU, 3), "RNN_TANH": (torch.nn.RNN, 1)}
 NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32}
-
-
-def milliseconds(work: Callable[[], None], rounds: int) -> float:
-    """Of the GPU, in the middle of several."""
-    found = []
-    for _ in range(rounds + 2):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        found.append(start.elapsed_time(end))
-    return median(found[2:])
 
 
 class Segment:

@@ -9,11 +9,10 @@ layers.py --cell GRU --dtype bf16 --budget 80MiB   one of them
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 
 import torch
+from measure import milliseconds
 from torch import Tensor
 
 import ebb.nn
@@ -47,36 +46,19 @@ ROWS = [
 ]
 
 
-class Measured:
-    """Medians of the GPU's clock, and the peak of the allocator."""
-
-    def __init__(self, step: Callable[[], None], callers: int, rounds: int):
-        for _ in range(4):  # measures, plans and remembers
-            step()
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        found = []
-        for _ in range(rounds):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            step()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end))
-        self.milliseconds = median(found)
-        self.peak = max(0, torch.cuda.max_memory_allocated() - before - callers)
-
-    def __str__(self) -> str:
-        return f"{self.milliseconds:.2f} ms, {self.peak / 2**20:.0f} MiB"
-
-
 def measure(net: torch.nn.Module, x: Tensor, given: Tensor, rounds: int) -> str:
     def step() -> None:
         net(x)[0].backward(given)
 
     try:
-        return str(Measured(step, given.nbytes, rounds))
+        for _ in range(4):  # measures, plans and remembers
+            step()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        found = milliseconds(step, rounds)
+        peak = max(0, torch.cuda.max_memory_allocated() - before - given.nbytes)
+        return f"{found:.2f} ms, {peak / 2**20:.0f} MiB"
     except (ebb.Error, RuntimeError) as error:
         return " ".join(str(error).split())[:160]
 

@@ -39,7 +39,6 @@ class GatedLayer:
 
     def __init__(self, mode: str, weights: list[Tensor], backwards: bool):
         self.mode, self.backwards = mode, backwards
-        self.carried = 2 if mode == "LSTM" else 1
         self._w_ih, w_hh, *self._biases = [weight.detach() for weight in weights]
         self._given, self._w_hh = w_hh, w_hh.contiguous()
         if self._w_hh.data_ptr() % _AT_ONCE != 0:
@@ -173,10 +172,7 @@ class GatedLayer:
     ) -> tuple[Tensor, Tensor | None]:
         """What inputs and biases add, or the gates where it is recorded, and what is float32 of the carry after."""
         both = self._both
-        if both is None:
-            sums = x @ self._columns
-        else:  # as a matrix: a vector would be added by cuBLASLt, which takes 32 MiB more for each call
-            sums = torch.addmm(both.expand(x.shape[0], -1), x, self._columns)
+        sums = x @ self._columns if both is None else torch.addmm(both, x, self._columns)
         field = carry[-1] if self.mode in ("LSTM", "GRU") else None
         after = None if field is None else torch.empty_like(field)
         _core.gated_forward(
