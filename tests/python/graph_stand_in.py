@@ -295,6 +295,7 @@ def acting() -> Iterator[Gpu]:
         for name in NAMES:
             patch.setattr(torch.cuda, name, getattr(gpu, name))
         patch.setattr(torch.cuda, "Event", Event)
+        patch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:1")  # so that all that may fit is captured
         patch.setattr(torch._C, "_cuda_endAllocateToPool", gpu.end_allocate, raising=False)
         patch.setattr(torch._C, "_cuda_releasePool", gpu.release_pool, raising=False)
         patch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)

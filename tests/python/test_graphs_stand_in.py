@@ -16,7 +16,7 @@ if torch.cuda.is_available():
 
 import graph_cases as cases  # noqa: E402
 from graph_cases import HIDDEN, INPUTS, ROOM, Case, agree, captured, ran_as_graphs, results, same, short  # noqa: E402, F401
-from graph_stand_in import stand_in  # noqa: E402, F401
+from graph_stand_in import WORKSPACE, stand_in  # noqa: E402, F401
 
 import ebb  # noqa: E402
 from ebb._loop import engine  # noqa: E402
@@ -298,11 +298,30 @@ def test_all_that_graphs_hold_counts(kind, gpu):
     held = gpu.held()
     costs = ebb.last_report().costs
     assert costs.scratch >= held
+    enough = costs.scratch + 40 * costs.state + 4096
+    for _ in range(2):
+        with pytest.raises(ebb.Error, match="does not fit beside the states of a plan"):
+            results(case, budget=held, graph=True)
+        if kind != "outside":  # where what f keeps has a history, to which the call with its graphs belongs
+            assert gpu.graphs() == 0 and gpu.held() == workspace_bytes(CPU)
+        ours = results(case, budget=enough, graph=True)
+        assert ran_as_graphs() and same(results(case), ours)
+        assert gpu.held() == held or kind == "outside"
     with pytest.raises(ebb.Error, match="does not fit beside the states of a plan"):
         results(case, budget=held, graph=True)
-    ours = results(case, budget=costs.scratch + 40 * costs.state + 4096, graph=True)
-    assert ran_as_graphs() and same(results(case), ours)
-    assert gpu.held() == held
+    with pytest.raises(ebb.Error, match="was given back 3 times for calls in smaller budgets"):
+        results(case, budget=enough, graph=True)
+    assert same(results(case), results(case, budget=enough))
+
+
+def test_what_cannot_fit_is_not_captured(gpu, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", f":{WORKSPACE >> 11}:2")
+    case = cases.KINDS["lstm"]()
+    case.words["chunk"] = 1
+    results(case, budget=WORKSPACE, graph=True)
+    with pytest.raises(ebb.Error, match="they need more than"):
+        results(case, budget=WORKSPACE, graph=True)
+    assert gpu.captures == 0 and gpu.held() == 0
 
 
 @pytest.mark.slow  # the loop is longer

@@ -23,15 +23,17 @@ from ebb._loop.recorder import Back, Facts, Gradients, Recorder
 from ebb._loop.remembered import Remembered
 from ebb._loop.tape import State
 from ebb._loop.wishes import whole_bytes
-from ebb._tensor.capture import CannotCapture, workspace_bytes
+from ebb._tensor.capture import CannotCapture, least_workspace
 from ebb._tensor.context import Changing, Surroundings
 from ebb._tensor.memory import seconds_of
 from ebb._tensor.outside import Form, filled, forms_key
+from ebb._tensor.trees import storage_bytes
 
 _MOST = 3  # captures of one loop, each since something had changed that a replay does not see
 _ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
 _GAIN = 0.95  # of the time without graphs that they may take
 PATTERNS = 8  # of gradients, of which there are graphs
+_SMALL_WORKSPACE = 9 << 20  # bytes: PyTorch has no smaller default
 COMPARED = 100  # calls, of which one compares a block with what f does itself
 
 
@@ -45,7 +47,7 @@ class Captured:
     times: int
     started: int  # tensors with a history that lie outside where the loop begins, and that f reads
     reason: str | None = None  # why there are none, or none any more
-    graphs: Graphs | None = None
+    graphs: Graphs | None = None  # None without a reason: there was no room for them in a budget
     costs: Costs | None = None
     facts: Facts = field(default_factory=Facts)  # without parameters
     params: list[int] = field(default_factory=list)  # their ids
@@ -86,7 +88,9 @@ class Captured:
 
     @property
     def memory(self) -> str:
-        return "" if self.graphs is None else _core.format_bytes(self.graphs.bytes)
+        """What they hold, or did."""
+        found = self.costs.scratch if self.graphs is None and self.costs is not None else 0
+        return _core.format_bytes(found if self.graphs is None else self.graphs.bytes)
 
 
 _of_no_module: Section[Captured] = cache.section()
@@ -139,12 +143,14 @@ def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | 
     if reason is None:
         if not seen.known.patterns:
             return None, None  # the first call
+        least = 0 if known_of(loop.around, loop.key) is not None else _least(loop, seen)
+        if least > loop.options.budget.total:
+            reason = f"they need more than {_core.format_bytes(least)}{_of_cublas(loop)}"
+    if reason is None:
         found = _captured(loop, seen)
         if found.graphs is not None and found.fits(loop):
             return found, None
-        reason = (
-            found.reason or f"their memory, {found.memory}, does not fit beside the states of a plan{_of_cublas(loop)}"
-        )
+        reason = found.reason or _too_large(loop, found)
     if asked:
         raise Error(
             f"{loop.blocks.name}: graph=True, but blocks cannot run as CUDA graphs: {reason}",
@@ -163,10 +169,26 @@ def remark(captured: Captured, blocks: int, eager: Costs, predicted: float) -> s
     return text if captured.graphs.remark is None else f"{text}; {captured.graphs.remark}"
 
 
+def _least(loop: Loop, seen: Examined) -> int:
+    """Bytes that graphs take in any case: of one time step, with the sums of gradients."""
+    costs, params = seen.known.costs, seen.recorder.facts.params
+    return least_workspace(loop.device) + costs.tape // loop.blocks.steps(0) + costs.state + storage_bytes(params)
+
+
+def _too_large(loop: Loop, found: Captured) -> str:
+    """Why they are not used. What they hold is given back: it would be beyond the budget."""
+    reason = f"their memory, {found.memory}, does not fit beside the states of a plan{_of_cublas(loop)}"
+    if found.fits(loop):
+        reason = f"their memory, {found.memory}, was given back {_MOST} times for calls in smaller budgets"
+    found.graphs = None
+    _entries(loop.around).put(loop.key, found)
+    return reason
+
+
 def _of_cublas(loop: Loop) -> str:
     """What a user can do where most of the memory is the workspace of cuBLAS."""
-    workspaces = workspace_bytes(loop.device)
-    if workspaces < loop.options.budget.total / 4:
+    workspaces = least_workspace(loop.device)
+    if workspaces < max(_SMALL_WORKSPACE, loop.options.budget.total / 4):
         return ""
     size = _core.format_bytes(workspaces)
     return f"; cuBLAS has {size} of it, 8 MiB where CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 is set before Python starts"
@@ -220,7 +242,9 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
         if not same:
             known.graphs = None
             known.reason = f"what f sees has changed after each of {_MOST} captures: {guard.difference(known.guard)}"
-        return known
+        given_back = known.graphs is None and known.reason is None and known.fits(loop)
+        if not given_back or known.times >= _MOST:
+            return known
     times = 1 if known is None else known.times + 1
     if known is not None:
         entries.drop(loop.key)  # before others take memory

@@ -6,6 +6,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -91,6 +93,16 @@ def launch(graph: torch.cuda.CUDAGraph, device: torch.device) -> None:
 def workspace_bytes(device: torch.device) -> int:
     """What libraries hold for graphs, all of them together."""
     return _sides[device].workspaces if device in _sides else 0
+
+
+def least_workspace(device: torch.device) -> int:
+    """The same, or less, also where nothing was captured yet: what PyTorch gives cuBLAS on a stream."""
+    if device in _sides:
+        return _sides[device].workspaces
+    sizes = [int(word) for word in re.findall(r"\d+", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))]
+    if len(sizes) < 2:
+        sizes = [4096, 8 if torch.cuda.get_device_capability(device)[0] == 9 else 2]
+    return 1024 * sum(size * count for size, count in zip(sizes[::2], sizes[1::2]))
 
 
 class Pool:
