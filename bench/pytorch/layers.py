@@ -48,16 +48,18 @@ ROWS = [
 
 def measure(net: torch.nn.Module, x: Tensor, given: Tensor, rounds: int) -> str:
     def step() -> None:
+        net.zero_grad()
         net(x)[0].backward(given)
 
     try:
         for _ in range(4):  # measures, plans and remembers
             step()
+        net.zero_grad()
         torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
+        callers = torch.cuda.memory_allocated() + given.nbytes + sum(p.nbytes for p in net.parameters())
         torch.cuda.reset_peak_memory_stats()
         found = milliseconds(step, rounds)
-        peak = max(0, torch.cuda.max_memory_allocated() - before - given.nbytes)
+        peak = max(0, torch.cuda.max_memory_allocated() - callers)
         return f"{found:.2f} ms, {peak / 2**20:.0f} MiB"
     except (ebb.Error, RuntimeError) as error:
         return " ".join(str(error).split())[:160]

@@ -142,8 +142,7 @@ def test_what_offload_keeps_on_the_device(seed, dtype):
         budget = int(share * plain)
         with ebb.offload(budget=budget):
             y = net(x)
-            torch.cuda.synchronize()
-            taken = torch.cuda.memory_allocated() - before
+        taken = torch.cuda.memory_allocated() - before  # nobody has waited for copies
         y.sum().backward()
         net.zero_grad()
         assert taken <= budget + y.nbytes + MIB, (share, taken / MIB, budget / MIB, plain / MIB)

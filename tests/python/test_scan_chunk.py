@@ -157,8 +157,8 @@ def test_tiers_never_make_a_plan_slower():
         speed = _core.TierSpeed(
             "host", capacity=10**6, write_rate=10 ** draw.uniform(4, 8), read_rate=10 ** draw.uniform(4, 8)
         )
-        bare = Offer(_core.Chain.uniform(steps, costs.step_cost()))
-        over = Offer(_core.Chain.uniform(steps, costs.step_cost(draw.choice([0, 4000]))), [speed])
+        bare = Offer(_core.Chain.uniform(steps, costs.step_cost()), torch.device("cpu"))
+        over = Offer(_core.Chain.uniform(steps, costs.step_cost(draw.choice([0, 4000]))), torch.device("cpu"), [speed])
         options = chunking.Options(chunking.Allowance(budget))
         found = plan_in("scan", [over, bare], budget, options)
         without = plan_in("scan", [bare], budget, options)[1].prediction.seconds

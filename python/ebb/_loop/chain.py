@@ -69,7 +69,7 @@ class _Measured:
         self._settled: Settled = {}
 
     def plan(self, options: Options) -> _core.Plan:
-        offers = [Offer(self.chain)]
+        offers = [Offer(self.chain, self.around.device)]
         settle(options, lambda: least_of(offers, options), self.chain, self.chain, [], self._settled)
         return plan_for("Chain", offers, options)[1]
 

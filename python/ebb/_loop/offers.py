@@ -16,6 +16,9 @@ from ebb._loop.tiers import buffer_bytes
 from ebb._loop.wishes import ways, whole_bytes
 from ebb._tensor.tier_speed import speed_of
 
+# PyTorch's allocator hands out blocks with up to 1 MiB that is not used, more or less of it from call to call. So what was
+# measured once may be more the next time, by 4 % where most was seen: a least budget that is named has a 16th beside it.
+_ROUNDED_UP, _ROUNDED_UP_OF = 1 << 20, 16
 _WORTH = 0.99  # of the seconds without tiers: for less nobody waits for transfers that were predicted to be hidden
 
 
@@ -24,6 +27,7 @@ class Offer:
     """A chain, and the tiers that its states may go to."""
 
     chain: _core.Chain
+    device: torch.device
     speeds: list[_core.TierSpeed] = field(default_factory=list)
 
     def platform(self, limit: int) -> _core.Platform:
@@ -40,11 +44,12 @@ def speeds_of(options: Options, state: int, device: torch.device) -> list[_core.
 def offers_of(count: int, costs: Costs, options: Options, device: torch.device) -> list[Offer]:
     """Of so many blocks. With the caller's tiers, where there are any; without them, unless a strategy is named, which may need
     them, or nobody knows how long the loop is. Buffers for transfers are paid for only where there are transfers."""
-    bare = Offer(_core.Chain.uniform(count, costs.step_cost()))
+    bare = Offer(_core.Chain.uniform(count, costs.step_cost()), device)
     if not options.tiers:
         return [bare]
     buffers = buffer_bytes(options.tiers, costs.state, device)
-    over = Offer(_core.Chain.uniform(count, costs.step_cost(buffers)), speeds_of(options, max(1, costs.state), device))
+    chain = _core.Chain.uniform(count, costs.step_cost(buffers))
+    over = Offer(chain, device, speeds_of(options, max(1, costs.state), device))
     return [over, bare] if options.strategy == "auto" and not options.unknown else [over]
 
 
@@ -90,11 +95,13 @@ def plan_in(name: str, offers: Sequence[Offer], limit: int, options: Options) ->
     if found:
         return min(found, key=lambda pair: pair[1].prediction.seconds / (_WORTH if pair[0].speeds else 1))
     least = min(refused, key=lambda error: error.least_budget or 0)
-    remedy = least.remedy
-    if least.least_budget is not None:
+    remedy, needed, told = least.remedy, least.least_budget, list(options.budget.told)
+    if needed is not None:
         remedy = remedy_of(options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk")
-    problem = "; ".join([least.problem, *options.budget.told])
-    raise Error(f"{name}: {problem}", least.code, least.least_budget, remedy) from None
+        if offers[0].device.type == "cuda":
+            needed += max(_ROUNDED_UP, needed // _ROUNDED_UP_OF)
+            told.append(f"{_core.format_bytes(needed)} also hold what the GPU's allocator may round up")
+    raise Error(f"{name}: {'; '.join([least.problem, *told])}", least.code, needed, remedy) from None
 
 
 def _moves(plan: _core.Plan) -> bool:

@@ -26,6 +26,10 @@ class Leaving:
         self.event = event
         self.side = side
 
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.source is None else self.source.untyped_storage().nbytes()
+
     def done(self) -> bool:
         return self.event is None or self.event.query()
 

@@ -19,6 +19,8 @@ from ebb._tensor.host_pool import HostBlock, HostPool, pageable_block
 class _Written:
     """A host tensor on its way to disk."""
 
+    nbytes = 0  # of a device
+
     def __init__(self, ticket: Ticket):
         self.ticket = ticket
         self.done = ticket.done
@@ -93,6 +95,18 @@ class Mover:
         if device not in self._lanes:
             self._lanes[device] = Lane(device, self._use_streams)
         return self._lanes[device]
+
+    @property
+    def overlaps(self) -> bool:
+        """Copies from a device take place while it computes."""
+        return any(lane.streams for lane in self._lanes.values())
+
+    def hold(self, room: int) -> None:
+        """Lets go of the oldest copies from a device until those under way have at most so many bytes there: what computes waits for
+        them."""
+        self.retire()
+        while self._moving and sum(leaving.nbytes for _, leaving in self._moving) > room:
+            self._let_go()
 
     def move(self, item: Item, through_host: bool) -> bool:
         """Starts the way out; False where there is no room. ``through_host``: by the pool, else straight to disk."""

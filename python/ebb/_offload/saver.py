@@ -25,6 +25,8 @@ from ebb._tensor.saved import KeptTensor, SavedView, held_by_others
 
 # How many of the storages that somebody else held are looked at again when another tensor is saved.
 _LOOKS = 8
+# The part of a budget that is left to what is being copied: so much can leave while more is computed.
+_COPIES = 4
 # How far a read ahead looks back for something to read.
 _STEPS = 64
 
@@ -139,10 +141,17 @@ class Saver:
             self._queue = [entry for entry in self._queue if entry[1]() is not None]
             heapq.heapify(self._queue)
             self._queue_limit = max(64, 2 * len(self._queue))
-        while self._queue and self._resident > (self._budget or 0):
+        while self._queue and self._resident > self._stays():
             item = heapq.heappop(self._queue)[1]()
             if item is not None:
                 self._leave(item)
+        if self._budget is not None:
+            self._mover.hold(self._budget - self._resident)
+
+    def _stays(self) -> int:
+        """Bytes that do not leave: of a budget those that copies under way need no room for."""
+        room = self._budget or 0
+        return room - room // _COPIES if self._mover.overlaps else room
 
     def _leave(self, item: Item) -> None:
         self._resident -= item.queued
