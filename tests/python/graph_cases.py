@@ -316,3 +316,9 @@ def short(monkeypatch):
     monkeypatch.setitem(globals(), "CHUNK", 3)
     for name in ("_ROUNDS", "_TOGETHER"):
         monkeypatch.setattr(f"ebb._loop.capturing.{name}", 1)
+
+
+@pytest.fixture
+def always_tried(monkeypatch):
+    """Loops are captured even where there is no room for graphs in their budget."""
+    monkeypatch.setattr("ebb._loop.capturing._least", lambda loop, seen: 0)

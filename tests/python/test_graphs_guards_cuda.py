@@ -15,7 +15,16 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)
 
 import graph_cases as cases  # noqa: E402
-from graph_cases import ROOM, captured, fresh, ran_as_graphs, results, same, scaled  # noqa: E402, F401
+from graph_cases import (  # noqa: E402, F401
+    ROOM,
+    always_tried,
+    captured,
+    fresh,
+    ran_as_graphs,
+    results,
+    same,
+    scaled,
+)
 from graph_changes import CHANGES, Settings, factor, seen  # noqa: E402
 
 import ebb  # noqa: E402
@@ -108,6 +117,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("always_tried")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_captured_runs_as_without(kind):
     operation, reason = REFUSED[kind]

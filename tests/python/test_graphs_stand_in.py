@@ -325,6 +325,23 @@ def test_what_cannot_fit_is_not_captured(gpu, monkeypatch):
 
 
 @pytest.mark.slow  # the loop is longer
+def test_what_libraries_keep_for_graphs_that_do_not_fit_counts(monkeypatch):
+    monkeypatch.setattr(cases, "STEPS", 300)
+    monkeypatch.setattr("ebb._loop.capturing._GAIN", 1e9)
+    case = cases.gru_carry_as_y()
+    with pytest.raises(ebb.Error) as small:
+        results(case, budget=1)
+    budget = WORKSPACE + 2 * small.value.least_budget
+    plain = results(case)
+    for _ in range(3):
+        assert same(plain, results(case, budget=budget)) and not ran_as_graphs()
+    report = ebb.last_report()
+    assert any("does not fit beside" in remark for remark in report.remarks), report.remarks
+    results(case, budget=budget - WORKSPACE, graph=False)
+    assert report.measured["forwards"] == ebb.last_report().measured["forwards"]
+
+
+@pytest.mark.slow  # the loop is longer
 def test_without_asking_where_not_all_fits(monkeypatch):
     """The default: captured from the second call on, where that is faster."""
     monkeypatch.setattr(cases, "STEPS", 300)

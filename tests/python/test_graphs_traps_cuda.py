@@ -17,7 +17,21 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)
 
 import graph_cases as cases  # noqa: E402
-from graph_cases import HIDDEN, INPUTS, ROOM, Case, Keeps, captured, fresh, inputs, ran_as_graphs, results, same, zeros  # noqa: E402, F401
+from graph_cases import (  # noqa: E402, F401
+    HIDDEN,
+    INPUTS,
+    ROOM,
+    Case,
+    Keeps,
+    always_tried,
+    captured,
+    fresh,
+    inputs,
+    ran_as_graphs,
+    results,
+    same,
+    zeros,
+)
 
 import ebb  # noqa: E402
 
@@ -212,6 +226,7 @@ def test_sparse_weights():
     without(Case(cell, f, zeros(), inputs()), "sparse")
 
 
+@pytest.mark.usefixtures("always_tried")
 def test_hook_inside_of_f():
     cell = torch.nn.GRUCell(INPUTS, HIDDEN).cuda()
 

@@ -23,7 +23,7 @@ from ebb._loop.recorder import Back, Facts, Gradients, Recorder
 from ebb._loop.remembered import Remembered
 from ebb._loop.tape import State
 from ebb._loop.wishes import whole_bytes
-from ebb._tensor.capture import CannotCapture, least_workspace
+from ebb._tensor.capture import CannotCapture, least_workspace, workspace_bytes
 from ebb._tensor.context import Changing, Surroundings
 from ebb._tensor.memory import seconds_of
 from ebb._tensor.outside import Form, filled, forms_key
@@ -157,6 +157,13 @@ def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | 
             remedy="change that, or leave graph= out",
         )
     return None, f"no CUDA graphs: {reason}"
+
+
+def held_in_vain(loop: Loop) -> int:
+    """Bytes that libraries hold for graphs of this loop, which were captured and did not fit."""
+    found = known_of(loop.around, loop.key)
+    unused = found is not None and found.costs is not None and found.graphs is None and found.reason is None
+    return workspace_bytes(loop.device) if unused else 0
 
 
 def remark(captured: Captured, blocks: int, eager: Costs, predicted: float) -> str:

@@ -17,7 +17,16 @@ from ebb._base.budget import Allowance
 from ebb._base.errors import Error
 from ebb._loop.arguments import Options
 from ebb._loop.blocks import Blocks, Leaves
-from ebb._loop.capturing import COMPARED, PATTERNS, Captured, capture, captured_before, forget, remark
+from ebb._loop.capturing import (
+    COMPARED,
+    PATTERNS,
+    Captured,
+    capture,
+    captured_before,
+    forget,
+    held_in_vain,
+    remark,
+)
 from ebb._loop.examine import Examined, Loop, examine, settled
 from ebb._loop.explicit_step import ExplicitStep
 from ebb._loop.fits import Fits
@@ -283,6 +292,15 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
         raise
 
 
+def _beside_what_is_held(loop: Loop, seen: Examined, offers: list[Offer]) -> list[Offer]:
+    """Where graphs proved too large, what libraries took for them counts as far as that leaves room for a plan."""
+    held, costs = held_in_vain(loop), seen.known.costs
+    if held == 0:
+        return offers
+    heavier = offers_of(loop.count, replace(costs, scratch=costs.scratch + held), loop.options, loop.device)
+    return heavier if 0 < least_of(heavier, loop.options) <= loop.options.budget.total else offers
+
+
 def _attempt(loop: Loop) -> InBudget:
     blocks, around, options, device = loop.blocks, loop.around, loop.options, loop.device
     seen = examine(loop)
@@ -296,6 +314,7 @@ def _attempt(loop: Loop) -> InBudget:
     if captured is not None:
         around.put_back(loop.before)
         return _with_graphs(loop, captured, seen.known)
+    offers = _beside_what_is_held(loop, seen, offers)
     offer, plan = plan_for(blocks.name, offers, options)
     fits = seen.fits_raw(limit, offers[0].speeds) if options.codecs is not None else plan.prediction.advances == 0
     # To plain autograd all is one block, whose scratch is that of all; those that run by themselves keep to theirs.
