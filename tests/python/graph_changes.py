@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import Any
 
 import numpy as np
 import torch
 from graph_cases import Case
 
+_WORD = "EBB_TEST_FACTOR"
 
-class Settings:
+
+class Kind(type):
+    shared = 1.0
+
+
+class Settings(metaclass=Kind):
     scale = 1.0
 
     def __init__(self) -> None:
@@ -19,11 +27,23 @@ class Settings:
 
 def seen() -> dict[str, Any]:
     """What the factor of a loop's ys is made of, beside Settings.scale."""
-    return {"k": 1.0, "settings": Settings(), "array": np.ones(3)}
+    os.environ[_WORD] = "1"
+    owner, tensor = Settings(), torch.ones(())
+    tensor.factor = 1.0  # type: ignore[attr-defined]
+    return {
+        "k": 1.0,
+        "settings": Settings(),
+        "array": np.ones(3),
+        "weak": weakref.ref(owner),
+        "own": owner,
+        "tensor": tensor,
+    }
 
 
 def factor(box: dict[str, Any]) -> float:
-    return box["k"] * Settings.scale * box["settings"].deep["list"][0] * float(box["array"][0])
+    seen = box["k"] * Settings.scale * box["settings"].deep["list"][0] * float(box["array"][0])
+    seen *= box["weak"]().deep["list"][0] * box["tensor"].factor * Settings.shared
+    return seen * float(os.environ[_WORD])
 
 
 def _number(case: Case, box: dict[str, Any]) -> None:
@@ -54,4 +74,32 @@ def _array(case: Case, box: dict[str, Any]) -> None:
     box["array"][0] += 1.0
 
 
-CHANGES = [_number, _moved, _frozen, _parameter, _class, _deep, _array]
+def _behind_a_weak_reference(case: Case, box: dict[str, Any]) -> None:
+    box["weak"]().deep["list"][0] += 1.0
+
+
+def _attribute_of_a_tensor(case: Case, box: dict[str, Any]) -> None:
+    box["tensor"].factor += 1.0
+
+
+def _class_of_a_class(case: Case, box: dict[str, Any]) -> None:
+    Kind.shared += 1.0
+
+
+def _environment(case: Case, box: dict[str, Any]) -> None:
+    os.environ[_WORD] = "2"
+
+
+CHANGES = [
+    _number,
+    _moved,
+    _frozen,
+    _parameter,
+    _class,
+    _deep,
+    _array,
+    _behind_a_weak_reference,
+    _attribute_of_a_tensor,
+    _class_of_a_class,
+    _environment,
+]

@@ -70,17 +70,17 @@ def test_modes_of_a_module_are_seen():
     assert ran_as_graphs()
 
 
-def test_after_three_captures_it_runs_as_without_and_says_what_changed():
+def test_after_three_captures_again_it_runs_as_without_and_says_what_changed():
     settings = Settings()
     case = scaled(cases.lstm(), lambda: settings.deep["list"][0])
     seen = []
-    for call in range(6):
+    for call in range(7):
         settings.deep["list"][0] = 1.0 + call
-        words = {"budget": ROOM, "graph": True} if call < 4 else {"budget": "60%"}
+        words = {"budget": ROOM, "graph": True} if call < 5 else {"budget": "60%"}
         assert same(results(case), results(case, **words))
         seen.append(ran_as_graphs())
-    assert seen == [False, True, True, True, False, False]
-    with pytest.raises(ebb.Error, match="changed after each of 3 captures: Settings"):
+    assert seen == [False, True, True, True, True, False, False]
+    with pytest.raises(ebb.Error, match="changed after each of 4 captures: Settings"):
         results(case, budget=ROOM, graph=True)
 
 
@@ -289,6 +289,22 @@ def test_what_a_graph_repeats_wrongly_in_backward_is_an_error(monkeypatch, tmp_p
     path.write_text("1.0")
     case = cases.slope_read_from(path)
     expect_forgotten(case, path)
+
+
+def test_budgets_without_room_are_compared_too(monkeypatch, tmp_path):
+    monkeypatch.setattr("ebb._loop.engine.COMPARED", 2)
+    path = tmp_path / "slope"
+    path.write_text("1.0")
+    case = cases.slope_read_from(path)
+    captured(case)
+    costs = ebb.last_report().costs
+    words = {"budget": costs.scratch + 8 * costs.state, "graph": True}
+    results(case, **words)
+    assert any("beyond the budget" in remark for remark in ebb.last_report().remarks)
+    path.write_text("2.0")
+    with pytest.raises(ebb.Error, match="gives another result than f"):
+        for _ in range(2):
+            results(case, **words)
 
 
 @pytest.mark.sweep(1)

@@ -27,9 +27,8 @@ from ebb._tensor.capture import CannotCapture, least_workspace, workspace_bytes
 from ebb._tensor.context import Changing, Surroundings
 from ebb._tensor.memory import seconds_of
 from ebb._tensor.outside import Form, filled, forms_key
-from ebb._tensor.trees import storage_bytes
 
-_MOST = 3  # captures of one loop, each since something had changed that a replay does not see
+_MOST = 3  # captures of one loop after the first one, since something had changed that a replay does not see; or since there is room
 _ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
 _GAIN = 0.95  # of the time without graphs that they may take
 PATTERNS = 8  # of gradients, of which there are graphs
@@ -44,7 +43,8 @@ class Captured:
     guard: Guard
     changing: Changing
     own_forms: list[Form]  # of what f keeps outside, after the first block
-    times: int
+    times: int  # that something had changed
+    given_back: int  # times, for calls in budgets without room for them
     started: int  # tensors with a history that lie outside where the loop begins, and that f reads
     reason: str | None = None  # why there are none, or none any more
     graphs: Graphs | None = None  # None without a reason: there was no room for them in a budget
@@ -61,18 +61,29 @@ class Captured:
         params = [found[p] for p in self.params]
         return Recorder(loop.blocks, loop.around, replace(self.facts, params=params, callers=loop.inputs))
 
-    def offers(self, loop: Loop) -> list[Offer]:
-        """What the loop may be planned as, with graphs."""
+    def offers(self, loop: Loop, beside: int = 0) -> list[Offer]:
+        """What the loop may be planned as, with graphs and so many bytes for other things."""
         assert self.costs is not None
-        return offers_of(loop.count, self.costs, loop.options, loop.device)
+        costs = replace(self.costs, scratch=self.costs.scratch + beside)
+        return offers_of(loop.count, costs, loop.options, loop.device)
 
-    def fits(self, loop: Loop) -> bool:
-        """They take no more than the budget, with states for a plan."""
-        limit, key = loop.options.budget.total, (loop.options.budget.total, loop.options.tiers, loop.options.strategy)
+    def fits(self, loop: Loop, beside: int = 0) -> bool:
+        """They take no more than the budget, with states for a plan and so many bytes for other things."""
+        limit, options = loop.options.budget.total, loop.options
+        key = limit, options.tiers, options.strategy, beside
         if key not in self._fitting:
-            needs = [offer.least(loop.options) for offer in self.offers(loop)]
+            needs = [offer.least(options) for offer in self.offers(loop, beside)]
             self._fitting[key] = any(needed is not None and needed <= limit for needed in needs)
         return self._fitting[key]
+
+    def room_to_compare(self, loop: Loop, eager: Costs) -> tuple[int, str | None]:
+        """Bytes that a plan leaves for a block that f itself runs too, for comparison; where there is no room for it, none and a
+        remark."""
+        taken = eager.scratch + eager.tape
+        if self.fits(loop, taken):
+            return taken, None
+        more = _core.format_bytes(taken)
+        return 0, f"every {COMPARED}th call compares a block with f, for which it takes up to {more} beyond the budget"
 
     def like(self, loop: Loop) -> State:
         """A state as it is kept."""
@@ -160,10 +171,9 @@ def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | 
 
 
 def held_in_vain(loop: Loop) -> int:
-    """Bytes that libraries hold for graphs of this loop, which were captured and did not fit."""
+    """Bytes that libraries hold for graphs of this loop, which was tried and has none."""
     found = known_of(loop.around, loop.key)
-    unused = found is not None and found.costs is not None and found.graphs is None and found.reason is None
-    return workspace_bytes(loop.device) if unused else 0
+    return workspace_bytes(loop.device) if found is not None and found.graphs is None else 0
 
 
 def remark(captured: Captured, blocks: int, eager: Costs, predicted: float) -> str:
@@ -179,16 +189,18 @@ def remark(captured: Captured, blocks: int, eager: Costs, predicted: float) -> s
 def _least(loop: Loop, seen: Examined) -> int:
     """Bytes that graphs take in any case: of one time step, with the sums of gradients."""
     costs, params = seen.known.costs, seen.recorder.facts.params
-    return least_workspace(loop.device) + costs.tape // loop.blocks.steps(0) + costs.state + storage_bytes(params)
+    sums = sum(p.nbytes for p in params)
+    return least_workspace(loop.device) + costs.tape // loop.blocks.steps(0) + costs.state + sums
 
 
 def _too_large(loop: Loop, found: Captured) -> str:
     """Why they are not used. What they hold is given back: it would be beyond the budget."""
     reason = f"their memory, {found.memory}, does not fit beside the states of a plan{_of_cublas(loop)}"
-    if found.fits(loop):
-        reason = f"their memory, {found.memory}, was given back {_MOST} times for calls in smaller budgets"
-    found.graphs = None
-    _entries(loop.around).put(loop.key, found)
+    if found.graphs is None and found.fits(loop):
+        return f"their memory, {found.memory}, was given back {found.given_back} times for calls in smaller budgets"
+    if found.graphs is not None:  # which another thread may be using
+        left = replace(found, graphs=None, given_back=found.given_back + 1)
+        _entries(loop.around).put(loop.key, left)
     return reason
 
 
@@ -245,18 +257,21 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
     known = entries.get(loop.key)
     forms = loop.around.outside.forms
     same = known is not None and known.guard == guard and forms_key(known.own_forms) == forms_key(forms)
-    if known is not None and (same or known.times >= _MOST):
-        if not same:
-            known.graphs = None
-            known.reason = f"what f sees has changed after each of {_MOST} captures: {guard.difference(known.guard)}"
-        given_back = known.graphs is None and known.reason is None and known.fits(loop)
-        if not given_back or known.times >= _MOST:
+    if known is not None and not same and known.times >= _MOST:
+        changed = guard.difference(known.guard)
+        known.graphs = None
+        known.reason = f"what f sees has changed after each of {_MOST + 1} captures: {changed}"
+        return known
+    if known is not None and same:
+        left = known.graphs is None and known.reason is None and known.given_back < _MOST
+        if not left or not known.fits(loop):
             return known
-    times = 1 if known is None else known.times + 1
+    times = 0 if known is None else known.times + (not same)
+    given_back = 0 if known is None else known.given_back
     if known is not None:
         entries.drop(loop.key)  # before others take memory
     facts = replace(seen.recorder.facts, params=[], callers=[], weight=None)
-    found = Captured(guard, changing, forms, times, len(loop.initial) - loop.own, facts=facts)
+    found = Captured(guard, changing, forms, times, given_back, len(loop.initial) - loop.own, facts=facts)
     found.params = [id(p) for p in seen.recorder.facts.params]
     found.outputs = loop.blocks.known_outputs()
     after = loop.around.look()

@@ -53,6 +53,7 @@ class _Nothing(enum.Enum):
 
 
 NOTHING: Final = _Nothing.NOTHING
+_SLOWER = 1.1  # times as long may take what leaves room for memory that libraries keep
 # The final carry and the outputs, attached to the caller's graph. Fits: plain autograd does it best. NOTHING: the first block
 # differentiates through nothing.
 InBudget = tuple[Leaves, list[Tensor]] | Fits | _Nothing
@@ -253,18 +254,19 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
     assert captured.graphs is not None and captured.costs is not None
     recorder = captured.recorder(loop)
     blocks.expect(captured.outputs)
-    offer, plan = plan_for(blocks.name, captured.offers(loop), options)
+    turn, left = divmod(captured.uses + 1, COMPARED)
+    beside, said = captured.room_to_compare(loop, known.costs)
+    offer, plan = plan_for(blocks.name, captured.offers(loop, beside if left == 0 else 0), options)
     report = Report.of(plan, extent_of(blocks, loop.device), options.budget.total, captured.costs)
     report.graphs = True
     if around.snapshot() is None:
         report.spare(spared_forwards(plan, blocks.count))
     report.remarks += options.budget.told
     report.remarks.append(remark(captured, blocks.count, known.costs, report.predicted["seconds"]))
+    report.remarks += [said] if said else []
     captured.uses += 1
-    turn, left = divmod(captured.uses, COMPARED)
     first = 1 if captured.forms is not None else 0  # that is a graph
     compared = first + turn % max(1, blocks.count - first) if left == 0 else None
-    room = options.budget.total - plan.prediction.peak[0] - known.costs.tape - known.costs.scratch
     initial = State(loop.start, around.part(loop.before))
 
     def missing(pattern: Pattern) -> None:
@@ -278,8 +280,7 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
         recorder,
         initial,
         forms=captured.forms,
-        compared=compared if room + known.costs.tape >= 0 else None,
-        compared_back=compared if room >= 0 else None,
+        compared=compared,
         missing=missing,
         wrong=lambda: forget(loop),
         tiers=_tiers(loop, recorder, plan, offer.chain, captured.like(loop)),
@@ -292,13 +293,19 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
         raise
 
 
-def _beside_what_is_held(loop: Loop, seen: Examined, offers: list[Offer]) -> list[Offer]:
-    """Where graphs proved too large, what libraries took for them counts as far as that leaves room for a plan."""
-    held, costs = held_in_vain(loop), seen.known.costs
-    if held == 0:
-        return offers
-    heavier = offers_of(loop.count, replace(costs, scratch=costs.scratch + held), loop.options, loop.device)
-    return heavier if 0 < least_of(heavier, loop.options) <= loop.options.budget.total else offers
+def _beside_what_is_held(loop: Loop, seen: Examined, offers: list[Offer]) -> tuple[list[Offer], str | None]:
+    """Where a loop was tried as graphs and has none, what libraries took for them stays: it counts where that costs little time. Or
+    else a remark."""
+    held, costs, options = held_in_vain(loop), seen.known.costs, loop.options
+    if held == 0 or options.budget.shared:
+        return offers, None
+    heavier = offers_of(loop.count, replace(costs, scratch=costs.scratch + held), options, loop.device)
+    said = f"cuBLAS keeps {_core.format_bytes(held)} from trying CUDA graphs"
+    if 0 < least_of(heavier, options) <= options.budget.total:
+        least, most = (plan_in(loop.blocks.name, each, options.budget.total, options)[1] for each in (offers, heavier))
+        if most.prediction.seconds <= _SLOWER * least.prediction.seconds:
+            return heavier, f"{said}, which the budget has room for"
+    return offers, f"{said}, beyond the budget; graph=False in the first call prevents it"
 
 
 def _attempt(loop: Loop) -> InBudget:
@@ -314,7 +321,7 @@ def _attempt(loop: Loop) -> InBudget:
     if captured is not None:
         around.put_back(loop.before)
         return _with_graphs(loop, captured, seen.known)
-    offers = _beside_what_is_held(loop, seen, offers)
+    offers, held = _beside_what_is_held(loop, seen, offers)
     offer, plan = plan_for(blocks.name, offers, options)
     fits = seen.fits_raw(limit, offers[0].speeds) if options.codecs is not None else plan.prediction.advances == 0
     # To plain autograd all is one block, whose scratch is that of all; those that run by themselves keep to theirs.
@@ -329,7 +336,7 @@ def _attempt(loop: Loop) -> InBudget:
         set_report(_plain_report(seen.known, extent_of(blocks, device), limit, options))
         return Fits(seen.known, blocks.count, limit, around, loop.before, seen.recorder.facts.params)
     report = Report.of(plan, extent_of(blocks, device), limit, seen.known.costs)
-    report.remarks += options.budget.told + ([why_not] if why_not else [])
+    report.remarks += options.budget.told + [said for said in (why_not, held) if said]
     if seen.known.calls == 0 and blocks.advice:
         report.remarks.append(f"the first call of this function in a budget: before a long run, {blocks.advice}")
     if options.codecs is not None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import torch
@@ -53,8 +53,8 @@ class _StateTape(Tape):
 class GraphStep(TorchStep):
     """`forms`: of what f keeps outside, after each block, or None where it keeps nothing. With them the first block begins with other
     things than all others, and runs as it would without graphs. `compared`: a block that f itself runs too, for comparison, when
-    it is advanced first, and `compared_back` when it is reversed. `missing` is called where
-    gradients come in a pattern of which there is no graph, `wrong` where a graph gives others than f."""
+    it is advanced first and when it is reversed. `missing` is called where gradients come in a pattern of which there is no graph,
+    `wrong` where a graph gives others than f."""
 
     def __init__(
         self,
@@ -62,14 +62,13 @@ class GraphStep(TorchStep):
         *arguments: Any,
         forms: Any,
         compared: int | None,
-        compared_back: int | None,
         missing: Callable[[Pattern], None],
         wrong: Callable[[], None],
         **words: Any,
     ):
         self._graphs = graphs
         self._missing, self._wrong = missing, wrong
-        self._forms, self._compared, self._compared_back = forms, compared, compared_back
+        self._forms, self._compared, self._compared_back = forms, compared, compared
         self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
         self._now: Leaves = []
         self._begins = False  # a backward
@@ -125,7 +124,8 @@ class GraphStep(TorchStep):
     def _compare_with_f(self, block: int, live: Leaves, found: Advance, before: Snapshot | None) -> None:
         after, self._compared = self.around.snapshot(), None
         self.around.restore(before)
-        self._graphs.compare(self.recorder, block, found, live)
+        with suppress(torch.cuda.OutOfMemoryError):  # another call may have room for it
+            self._graphs.compare(self.recorder, block, found, live)
         self.around.restore(after)
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:
@@ -202,14 +202,18 @@ class GraphStep(TorchStep):
 
     def _expected(
         self, tape: _StateTape, given: list[Tensor | None], seeds: list[Tensor | None]
-    ) -> list[Tensor | None]:
-        """The gradients of the carry and of the inputs by f itself, for comparison."""
+    ) -> list[Tensor | None] | None:
+        """The gradients of the carry and of the inputs by f itself, for comparison; None: the device has no memory for that."""
         block, self._compared_back = self._compared_back, None
         assert block is not None
-        recorded, _ = self.recorder.taped(block, tape.carry)
-        own = self.recorder.no_gradients([None if t is None else t.clone() for t in self._gradients.carry])
-        of_inputs = self.recorder.pull_back(recorded, own, given, seeds)
-        self.around.restore(tape.snapshot)
+        try:
+            recorded, _ = self.recorder.taped(block, tape.carry)
+            own = self.recorder.no_gradients([None if t is None else t.clone() for t in self._gradients.carry])
+            of_inputs = self.recorder.pull_back(recorded, own, given, seeds)
+        except torch.cuda.OutOfMemoryError:
+            return None
+        finally:
+            self.around.restore(tape.snapshot)
         return [*own.carry, *of_inputs]
 
     def _reversed_without(

@@ -100,7 +100,7 @@ def plan_in(name: str, offers: Sequence[Offer], limit: int, options: Options) ->
         remedy = remedy_of(options.strategy, "split its largest stage" if name == "Chain" else "take a smaller chunk")
         if offers[0].device.type == "cuda":
             needed += max(_ROUNDED_UP, needed // _ROUNDED_UP_OF)
-            told.append(f"{_core.format_bytes(needed)} also hold what the GPU's allocator may round up")
+            told.append(f"with {_core.format_bytes(needed)} it works, whatever the allocator of the GPU rounds up")
     raise Error(f"{name}: {'; '.join([least.problem, *told])}", least.code, needed, remedy) from None
 
 

@@ -101,11 +101,16 @@ class Mover:
         """Copies from a device take place while it computes."""
         return any(lane.streams for lane in self._lanes.values())
 
+    @property
+    def leaving(self) -> int:
+        """Bytes of a device that copies under way still read."""
+        return sum(leaving.nbytes for _, leaving in self._moving)
+
     def hold(self, room: int) -> None:
         """Lets go of the oldest copies from a device until those under way have at most so many bytes there: what computes waits for
         them."""
         self.retire()
-        while self._moving and sum(leaving.nbytes for _, leaving in self._moving) > room:
+        while self._moving and self.leaving > max(0, room):
             self._let_go()
 
     def move(self, item: Item, through_host: bool) -> bool:

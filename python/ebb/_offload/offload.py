@@ -31,7 +31,8 @@ class offload:
     max_fwd_stash_size: at most so many copies are under way; their tensors still occupy the device.
     min_offload_size: tensors whose storage has fewer bytes stay.
     budget: bytes of saved tensors on the device: the newest, which are needed first and stay, those being copied, for
-    which a quarter is set aside, and those read ahead. None: nothing stays, apart from what is copied or read ahead.
+    which a quarter is set aside, and those read ahead. What is being written from host memory to disk is not counted.
+    None: nothing stays, apart from what is copied or read ahead.
     pool: bytes of host memory, taken at the first use and kept. What does not fit goes to disk, else to memory that is
     not pinned. None: as much as was ever needed at once, up to half of the machine's memory.
     disk: a directory, or ``ebb.file_tier(directory, capacity)``. The oldest tensors go there. Files have no name and

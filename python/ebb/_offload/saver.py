@@ -217,7 +217,9 @@ class Saver:
 
     def _look_ahead(self, link: Link) -> None:
         """Starts reading what the backward pass needs next: what was saved before."""
-        room = self._read_ahead if self._budget is None else min(self._read_ahead, self._budget - self._resident)
+        room = self._read_ahead
+        if self._budget is not None:
+            room = min(room, self._budget - self._resident - self._mover.leaving)
         for _ in range(_STEPS):
             link = link.older
             if link.item is None or self._ahead >= room:

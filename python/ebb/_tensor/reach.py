@@ -6,11 +6,16 @@ from __future__ import annotations
 import array
 import collections
 import contextvars
+import ctypes
+import dis
 import functools
+import inspect
 import io
 import itertools
+import os
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,6 +35,7 @@ _SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunct
 # Whose contents change and cannot be looked at.
 _OPAQUE = (
     array.array,
+    ctypes._SimpleCData.__base__ or ctypes._SimpleCData,
     contextvars.ContextVar,
     io.IOBase,
     itertools.count,
@@ -38,6 +44,8 @@ _OPAQUE = (
     types.GeneratorType,
     types.MappingProxyType,
 )
+# Functions through which code reaches what it does not name.
+_ANYTHING = frozenset({"eval", "exec", "globals"})
 _FIXED = (*_SIMPLE, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -83,6 +91,7 @@ class Reach:
     def _take(self, value: Any, depth: int, name: str) -> None:
         if isinstance(value, Tensor):
             self.tensors.append(value)
+            self._take_attributes(value, depth)
         elif isinstance(value, torch.Generator):
             self.generators.append(value)
         elif isinstance(value, torch.nn.Module):
@@ -90,7 +99,7 @@ class Reach:
             self._take_module(value, depth)
         elif isinstance(value, type):
             self._take_class(value, depth)
-        elif isinstance(value, _OPAQUE):
+        elif isinstance(value, _OPAQUE) or _is_iterator(value):
             self.complete = False
         elif not isinstance(value, _SIMPLE):
             if not isinstance(value, types.FunctionType):
@@ -108,6 +117,8 @@ class Reach:
             self.known[id(part)] = part
             owner = type(part).__name__
             self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
+            for tensor in (*part._parameters.values(), *part._buffers.values()):
+                self._take_attributes(tensor, depth)
             if _is_ours(type(part)) or type(part).__module__.startswith("torch._dynamo."):
                 continue  # whose attributes are reports, or a compiler's
             self.places.append(Names(vars(part), owner))
@@ -116,9 +127,16 @@ class Reach:
                 if key not in _OF_EVERY_MODULE:
                     self._found.append((inner, depth + 1, f"{owner}.{key}"))
 
+    def _take_attributes(self, tensor: Tensor | None, depth: int) -> None:
+        """That somebody has given a tensor."""
+        if type(tensor) not in (Tensor, torch.nn.Parameter) or not vars(tensor):
+            return
+        self.places.append(Names(vars(tensor), "Tensor"))
+        self._found.extend((inner, depth + 1, f"Tensor.{key}") for key, inner in vars(tensor).items())
+
     def _take_class(self, kind: type, depth: int) -> None:
         """Its own attributes, and what its methods reach."""
-        for each in kind.__mro__:
+        for each in (*kind.__mro__, *inspect.getmro(type(kind))):
             if each.__module__.partition(".")[0] in _LIBRARIES or each in self._classes:
                 continue
             self._classes.add(each)
@@ -149,6 +167,8 @@ class Reach:
                 yield from ((inner, f"{name}[{key!r}]") for key, inner in value.items())
         elif isinstance(value, functools.partial):
             yield from ((inner, name) for inner in (value.func, value.args, value.keywords))
+        elif isinstance(value, weakref.ReferenceType):
+            yield value(), name
         elif isinstance(value, types.MethodType):
             yield from ((inner, name) for inner in (value.__self__, value.__func__))
         elif isinstance(value, types.FunctionType):
@@ -185,6 +205,10 @@ class Reach:
             return
         used = list(_names_of(function.__code__))
         self.names.update(used)
+        if _ANYTHING.intersection(used) and _calls_anything(function.__code__):
+            self.complete = False
+        if "environ" in used or "getenv" in used:
+            yield os.environ, "os.environ"
         names = [key for key in used if not isinstance(everywhere.get(key), types.ModuleType)]
         if names:
             self.places.append(Names(everywhere, "", tuple(names)))
@@ -218,6 +242,18 @@ class Reach:
 
 def _is_ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] == "ebb"
+
+
+def _is_iterator(value: Any) -> bool:
+    """One of Python's own, which tells what comes next but once."""
+    return type(value).__module__ in ("builtins", "itertools") and isinstance(value, Iterator)
+
+
+def _calls_anything(code: types.CodeType) -> bool:
+    """By its name as a function, not as a method."""
+    if any(step.opname == "LOAD_GLOBAL" and step.argval in _ANYTHING for step in dis.get_instructions(code)):
+        return True
+    return any(_calls_anything(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
