@@ -137,7 +137,9 @@ class Reach:
     def _take_class(self, kind: type, depth: int) -> None:
         """Its own attributes, and what its methods reach."""
         for each in (*kind.__mro__, *inspect.getmro(type(kind))):
-            if each.__module__.partition(".")[0] in _LIBRARIES or each in self._classes:
+            # Of a metaclass that was made in C this may be a descriptor.
+            module = each.__module__ if isinstance(each.__module__, str) else "builtins"
+            if module.partition(".")[0] in _LIBRARIES or each in self._classes:
                 continue
             self._classes.add(each)
             attributes = Attributes(each)
