@@ -111,13 +111,8 @@ build_rest() {
   cmake --build --preset dev -- -k 0
 }
 
-# No device code is tested without a GPU, so it is only compiled here.
-cuda_compiles() {
-  cmake --preset cuda
-  cmake --build --preset cuda --target ebb
-}
-
-# The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on.
+# The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on. No device code
+# is tested without a GPU; here it is compiled.
 wheel_works() {
   local fresh=build/wheel-venv
   rm -rf "$fresh" build/wheel
@@ -140,7 +135,7 @@ quick_tests() {
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
-    "sanitizers, fuzzing, clang-tidy, wheel, public headers one by one, CUDA, extensions: ./dev test all")
+    "sanitizers, fuzzing, clang-tidy, wheel with CUDA, public headers one by one, extensions: ./dev test all")
   summary
 }
 
@@ -175,7 +170,6 @@ all_tests() {
   stage tidy check_tidy_of_changes
   stage wheel wheel_works
   [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
-  stage cuda cuda_compiles
   summary
 }
 

@@ -35,6 +35,13 @@ int* gave_up() {
   return word;
 }
 
+// The runtime is a part of this library, the driver is the machine's.
+bool driver_is_too_old() {
+  int driver = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return driver / 1000 < CUDART_VERSION / 1000;
+}
+
 Gpu current_gpu() {
   int device = 0;
   Gpu gpu;
@@ -85,7 +92,17 @@ Host host_of(void* stream) { return {patience, gave_up(), static_cast<cudaStream
 
 }  // namespace
 
+std::vector<int> gated_architectures() {
+  std::vector<int> found{__CUDA_ARCH_LIST__};
+  for (int& each : found) each /= 10;
+  return found;
+}
+
 std::string gated_unfit(const GatedShape& shape) {
+  if (driver_is_too_old()) {
+    return "the kernels need a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
+           " or later";
+  }
   gave_up();  // taken before a call that may be captured, in which it could not be
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";

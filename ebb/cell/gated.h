@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ebb {
 
@@ -58,6 +59,9 @@ struct GatedBackward {
   float* before_gradient = nullptr;        // [B,H]
   float* field_before_gradient = nullptr;  // [B,H], of an lstm
 };
+
+// Compute capabilities that the kernels were compiled for, 80 for 8.0; none: this build has no kernels.
+std::vector<int> gated_architectures();
 
 // Why such a segment cannot run on the GPU that is current; empty: it can.
 std::string gated_unfit(const GatedShape& shape);

@@ -10,6 +10,7 @@ constexpr const char* kWhy = "this build of ebb has no CUDA kernels";
 
 }  // namespace
 
+std::vector<int> gated_architectures() { return {}; }
 std::string gated_unfit(const GatedShape&) { return kWhy; }
 void gated_forward(const GatedShape&, const GatedForward&, bool, void*) {
   fail(ErrorCode::unavailable, kWhy);

@@ -3,6 +3,7 @@
 #include "ebb/cell/gated.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "ebb/core/error.h"
 #include "python/core/topics.h"
@@ -53,6 +54,7 @@ void bind_gated(nb::module_& module) {
             new (self) GatedShape(shape_of(cell, dtype, steps, batch, hidden, backwards));
           },
           "cell"_a, "dtype"_a, "steps"_a, "batch"_a, "hidden"_a, "backwards"_a);
+  module.def("gated_architectures", &gated_architectures);
   module.def("gated_unfit", &gated_unfit, "shape"_a);
   module.def(
       "gated_forward",

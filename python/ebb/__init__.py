@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ebb._base.budget import Budget
 from ebb._base.cache import clear_cache
 from ebb._base.errors import Error
+from ebb._base.kernels import gpu_kernels
 from ebb._core import version as __version__
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
 from ebb.running import Costs, RunResult, run
@@ -66,6 +67,7 @@ __all__ = [
     "__version__",
     "clear_cache",
     "file_tier",
+    "gpu_kernels",
     "largest",
     "least_budget",
     "memory_tier",
