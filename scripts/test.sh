@@ -112,7 +112,7 @@ build_rest() {
 }
 
 # The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on. No device code
-# is tested without a GPU; here it is compiled.
+# is tested without a GPU; here it is compiled, and so is the program that runs it under a sanitizer.
 wheel_works() {
   local fresh=build/wheel-venv
   rm -rf "$fresh" build/wheel
@@ -121,6 +121,7 @@ wheel_works() {
   "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index build/wheel/*.whl
   (cd "$fresh" && PYTHONPATH=$(../../.venv/bin/python -c 'import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))') \
     ./bin/python ../../scripts/wheel_smoke.py)
+  cmake --build build/python-wheel --target gated_program
 }
 
 quick_tests() {
