@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import gated_calls  # noqa: E402
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
@@ -68,6 +69,16 @@ def test_layers_agree_with_double(name, how, dtype):
     for right, found in zip(results(exact, x, states), results(ours, x, states)):
         assert float((right - found.double()).abs().max()) <= tolerance * float(right.abs().max())
     assert all(run.measured["forwards"] > run.steps for run in ours.report.runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [9, 19, 22])
+def test_random_calls(seed):
+    def why_not(layer, x):
+        fits = layer.hidden_size % gated_calls.MULTIPLE[x.dtype] == 0
+        return None if fits else "no multiple"  # the stand-in takes all
+
+    gated_calls.check_calls(seed, "cpu", why_not)
 
 
 def test_relu():
