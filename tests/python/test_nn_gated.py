@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import gated_calls  # noqa: E402
+import gated_kernels_program  # noqa: E402
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
@@ -79,6 +80,11 @@ def test_random_calls(seed):
         return None if fits else "no multiple"  # the stand-in takes all
 
     gated_calls.check_calls(seed, "cpu", why_not)
+
+
+@pytest.mark.parametrize("cell", gated_kernels_program.GATES)
+def test_kernels_by_themselves(cell):
+    assert gated_kernels_program.error_of(gated_stand_in.Core, "cpu", cell, "float32", 5, 3, 8) < 1e-5
 
 
 def test_relu():
