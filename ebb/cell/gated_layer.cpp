@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cell/gated_layer.h"
+
+#include "ebb/device/cuda_arrays.h"
+
+namespace ebb {
+namespace {
+
+// Layouts are pointers into memory, and what only reads gets its memory as const.
+std::byte* unconst(const std::byte* memory) { return const_cast<std::byte*>(memory); }
+
+}  // namespace
+
+std::int64_t GatedLayer::gates() const {
+  if (is_lstm()) return 4;
+  return is_gru() ? 3 : 1;
+}
+
+CudaNumber GatedLayer::number() const {
+  if (options_.number == GatedNumber::bf16) return CudaNumber::bf16;
+  return options_.number == GatedNumber::f16 ? CudaNumber::f16 : CudaNumber::f32;
+}
+
+GatedShape GatedLayer::shape(std::int64_t steps) const {
+  return {options_.cell, options_.number, steps, options_.batch, options_.hidden, false};
+}
+
+GatedLayer::Parameters GatedLayer::parameters() const {
+  const std::int64_t rows = gates() * options_.hidden;
+  Parameters found{};
+  found.weight_hh = rows * options_.inputs;
+  found.bias_ih = found.weight_hh + rows * options_.hidden;
+  found.bias_hh = found.bias_ih + rows;
+  found.size = options_.bias ? found.bias_hh + rows : found.bias_ih;
+  return found;
+}
+
+GatedLayer::Prepared GatedLayer::prepared_at(std::byte* memory) const {
+  const std::int64_t rows = gates() * options_.hidden, each = number_bytes();
+  Carver carver(memory);
+  Prepared found{};
+  found.w_ih = take_array(carver, rows * options_.inputs * each);
+  found.w_hh = take_array(carver, rows * options_.hidden * each);
+  if (options_.bias) {
+    found.bias = take_array(carver, rows * each);
+    if (is_gru()) found.gate_bias = take_array(carver, options_.hidden * each);
+    found.ones = take_array(carver, options_.chunk * options_.batch * each);
+  }
+  found.bytes = carver.used();
+  return found;
+}
+
+GatedLayer::State GatedLayer::state_at(std::byte* memory) const {
+  Carver carver(memory);
+  State found{};
+  if (!is_gru()) found.h = take_array(carver, row_bytes());
+  if (is_gru() || is_lstm()) found.field = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+GatedLayer::Adjoint GatedLayer::adjoint_at(std::byte* memory) const {
+  Carver carver(memory);
+  Adjoint found{};
+  found.h = take_floats(carver, units());
+  if (is_lstm()) found.field = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+GatedLayer::Tape GatedLayer::tape_at(std::byte* memory) const {
+  Carver carver(memory);
+  Tape found{};
+  found.gates = take_array(carver, options_.chunk * gates() * row_bytes());
+  // h before the chunk and then its outputs: what recurrent weights are multiplied by is one piece.
+  found.hs = take_array(carver, (options_.chunk + 1) * row_bytes());
+  if (is_gru() || is_lstm()) found.field_before = take_floats(carver, units());
+  if (is_lstm()) found.fields = take_floats(carver, options_.chunk * units());
+  if (is_gru()) {
+    found.products = take_array(carver, options_.chunk * row_bytes());
+    found.field_after = take_floats(carver, units());
+  }
+  found.bytes = carver.used();
+  return found;
+}
+
+std::int64_t GatedLayer::parameter_size() const { return parameters().size; }
+Bytes GatedLayer::prepared_bytes() const { return prepared_at(nullptr).bytes; }
+Bytes GatedLayer::state_bytes() const { return state_at(nullptr).bytes; }
+Bytes GatedLayer::adjoint_bytes() const { return adjoint_at(nullptr).bytes; }
+Bytes GatedLayer::tape_bytes() const { return tape_at(nullptr).bytes; }
+
+Bytes GatedLayer::forward_bytes() const {
+  Carver carver(nullptr);
+  take_array(carver, options_.chunk * gates() * row_bytes());
+  if (is_gru()) take_array(carver, row_bytes());
+  return carver.used();
+}
+
+Bytes GatedLayer::reverse_bytes() const {
+  Carver carver(nullptr);
+  take_array(carver, options_.chunk * gates() * row_bytes());
+  return carver.used();
+}
+
+void GatedLayer::prepare(const float* given, std::byte* memory, void* stream) const {
+  const Prepared own = prepared_at(memory);
+  const Parameters at = parameters();
+  const std::int64_t hidden = options_.hidden, rows = gates() * hidden;
+  cuda_add(number(), own.w_ih, given, nullptr, at.weight_hh, stream);
+  cuda_add(number(), own.w_hh, given + at.weight_hh, nullptr, rows * hidden, stream);
+  if (!options_.bias) return;
+  const float* const ih = given + at.bias_ih;
+  const float* const hh = given + at.bias_hh;
+  // The bias of the sum that a gru's r multiplies cannot be added beforehand.
+  const std::int64_t both = is_gru() ? 2 * hidden : rows;
+  cuda_add(number(), own.bias, ih, hh, both, stream);
+  if (is_gru()) {
+    cuda_add(number(), own.bias + both * number_bytes(), ih + both, nullptr, hidden, stream);
+    cuda_add(number(), own.gate_bias, hh + both, nullptr, hidden, stream);
+  }
+  cuda_fill(number(), own.ones, 1, options_.chunk * options_.batch, stream);
+}
+
+void GatedLayer::load(const float* given, std::byte* memory, void* stream) const {
+  const State own = state_at(memory);
+  if (given == nullptr) return cuda_zero(memory, own.bytes, stream);
+  const std::int64_t hidden = options_.hidden;
+  const auto take = [&](const float* from, CudaNumber to, void* data) {
+    cuda_convert({to, data, hidden}, {CudaNumber::f32, const_cast<float*>(from), fields() * hidden},
+                 options_.batch, hidden, stream);
+  };
+  if (own.h != nullptr) take(given, number(), own.h);
+  if (own.field != nullptr) take(is_lstm() ? given + hidden : given, CudaNumber::f32, own.field);
+}
+
+void GatedLayer::store(const std::byte* memory, float* to, void* stream) const {
+  const State own = state_at(unconst(memory));
+  const std::int64_t hidden = options_.hidden;
+  const auto give = [&](float* place, CudaNumber from, void* data) {
+    cuda_convert({CudaNumber::f32, place, fields() * hidden}, {from, data, hidden}, options_.batch,
+                 hidden, stream);
+  };
+  if (own.h != nullptr) give(to, number(), own.h);
+  if (own.field != nullptr) give(is_lstm() ? to + hidden : to, CudaNumber::f32, own.field);
+}
+
+void GatedLayer::load_adjoint(const float* given, std::byte* memory, void* stream) const {
+  const Adjoint own = adjoint_at(memory);
+  if (given == nullptr) return cuda_zero(memory, own.bytes, stream);
+  const std::int64_t hidden = options_.hidden;
+  const auto take = [&](const float* from, float* to) {
+    cuda_convert({CudaNumber::f32, to, hidden},
+                 {CudaNumber::f32, const_cast<float*>(from), fields() * hidden}, options_.batch,
+                 hidden, stream);
+  };
+  take(given, own.h);
+  if (own.field != nullptr) take(given + hidden, own.field);
+}
+
+void GatedLayer::store_adjoint(const std::byte* memory, float* to, void* stream) const {
+  const Adjoint own = adjoint_at(unconst(memory));
+  const std::int64_t hidden = options_.hidden;
+  const auto give = [&](float* from, float* place) {
+    cuda_convert({CudaNumber::f32, place, fields() * hidden}, {CudaNumber::f32, from, hidden},
+                 options_.batch, hidden, stream);
+  };
+  give(own.h, to);
+  if (own.field != nullptr) give(own.field, to + hidden);
+}
+
+void GatedLayer::add_inputs(const GatedWork& work, const Prepared& own, std::int64_t rows,
+                            const void* x, std::byte* sums) const {
+  const std::int64_t columns = gates() * options_.hidden;
+  if (options_.bias) cuda_repeat(number(), sums, own.bias, rows, columns, work.stream);
+  CudaProduct product;
+  product.number = product.sums_number = number();
+  product.a = x;
+  product.b = own.w_ih;
+  product.b_transposed = true;
+  product.rows = rows;
+  product.columns = columns;
+  product.inner = options_.inputs;
+  product.sums = sums;
+  product.adds = options_.bias;
+  work.products->multiply(product);
+}
+
+// A gru's h in the number's type.
+void GatedLayer::round(std::byte* to, const float* from, void* stream) const {
+  cuda_add(number(), to, from, nullptr, units(), stream);
+}
+
+void GatedLayer::advance(const GatedWork& work, const std::byte* prepared, std::int64_t steps,
+                         const void* x, const std::byte* before, std::byte* after, void* outputs,
+                         std::byte* scratch) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  const State from = state_at(unconst(before)), to = state_at(after);
+  Carver carver(scratch);
+  auto* const sums = take_array(carver, options_.chunk * gates() * row_bytes());
+  std::byte* h = from.h;
+  if (is_gru()) {
+    h = take_array(carver, row_bytes());
+    round(h, from.field, work.stream);
+  }
+  add_inputs(work, own, steps * options_.batch, x, sums);
+  GatedForward given;
+  given.weights = own.w_hh;
+  given.bias = own.gate_bias;
+  given.sums = sums;
+  given.before = h;
+  given.field_before = from.field;
+  given.outputs = outputs;
+  given.field_after = to.field;
+  gated_forward(shape(steps), given, false, work.stream);
+  if (to.h == nullptr) return;
+  cuda_copy(to.h, static_cast<const std::byte*>(outputs) + (steps - 1) * row_bytes(), row_bytes(),
+            work.stream);
+}
+
+const void* GatedLayer::record(const GatedWork& work, const std::byte* prepared, std::int64_t steps,
+                               const void* x, const std::byte* before, std::byte* memory) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  const State from = state_at(unconst(before));
+  const Tape tape = tape_at(memory);
+  if (from.h != nullptr) {
+    cuda_copy(tape.hs, from.h, row_bytes(), work.stream);
+  } else {
+    round(tape.hs, from.field, work.stream);
+  }
+  if (tape.field_before != nullptr) {
+    cuda_copy(tape.field_before, from.field, units() * static_cast<Bytes>(sizeof(float)),
+              work.stream);
+  }
+  add_inputs(work, own, steps * options_.batch, x, tape.gates);
+  std::byte* const outputs = tape.hs + row_bytes();
+  GatedForward given;
+  given.weights = own.w_hh;
+  given.bias = own.gate_bias;
+  given.sums = tape.gates;
+  given.before = tape.hs;
+  given.field_before = tape.field_before;
+  given.outputs = outputs;
+  // An lstm's is the last of its fields, too: what the kernel writes twice has the same bits.
+  given.field_after = is_lstm() ? tape.fields + (steps - 1) * units() : tape.field_after;
+  given.fields = tape.fields;
+  given.products = tape.products;
+  gated_forward(shape(steps), given, true, work.stream);
+  return outputs;
+}
+
+const void* GatedLayer::outputs_of_tape(const std::byte* memory) const {
+  return tape_at(unconst(memory)).hs + row_bytes();
+}
+
+void GatedLayer::state_of_tape(const std::byte* memory, std::int64_t steps, std::byte* state,
+                               void* stream) const {
+  const Tape tape = tape_at(unconst(memory));
+  const State to = state_at(state);
+  if (to.h != nullptr) cuda_copy(to.h, tape.hs + steps * row_bytes(), row_bytes(), stream);
+  if (to.field == nullptr) return;
+  const float* const field = is_lstm() ? tape.fields + (steps - 1) * units() : tape.field_after;
+  cuda_copy(to.field, field, units() * static_cast<Bytes>(sizeof(float)), stream);
+}
+
+void GatedLayer::reverse(const GatedWork& work, const std::byte* prepared, const Reversed& given,
+                         std::byte* scratch) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  const Tape tape = tape_at(given.tape);
+  const Adjoint after = adjoint_at(unconst(given.of_after)), before = adjoint_at(given.of_before);
+  std::byte* const of_sums = scratch;
+  // A gate is read before its gradient is written.
+  std::byte* const of_inputs = is_gru() ? tape.gates : of_sums;
+  GatedBackward back;
+  back.weights = own.w_hh;
+  back.gates = tape.gates;
+  back.fields = tape.fields;
+  back.products = tape.products;
+  back.outputs = tape.hs + row_bytes();
+  back.before = tape.hs;
+  back.field_before = tape.field_before;
+  back.outputs_gradient = given.outputs_gradient;
+  back.after_gradient = after.h;
+  back.field_gradient = after.field;
+  back.sums_gradient = of_sums;
+  back.inputs_gradient = of_inputs;
+  back.before_gradient = before.h;
+  back.field_before_gradient = before.field;
+  gated_backward(shape(given.steps), back, work.stream);
+  if (given.of_x != nullptr) {
+    CudaProduct product;
+    product.number = product.sums_number = number();
+    product.a = of_inputs;
+    product.b = own.w_ih;
+    product.rows = given.steps * options_.batch;
+    product.columns = options_.inputs;
+    product.inner = gates() * options_.hidden;
+    product.sums = given.of_x;
+    work.products->multiply(product);
+  }
+  add_gradients(work, own, given, of_sums, of_inputs);
+}
+
+void GatedLayer::add_gradients(const GatedWork& work, const Prepared& own, const Reversed& given,
+                               const std::byte* of_sums, const std::byte* of_inputs) const {
+  const Parameters at = parameters();
+  const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
+  CudaProduct product;
+  product.number = number();
+  product.inner = rows;
+  product.adds = true;
+  product.a_transposed = true;
+  product.rows = columns;
+  const auto add_weights = [&](const std::byte* of, const void* by, std::int64_t width, float* to) {
+    product.a = of;
+    product.b = by;
+    product.columns = width;
+    product.sums = to;
+    work.products->multiply(product);
+  };
+  add_weights(of_inputs, given.x, options_.inputs, given.gradient);
+  add_weights(of_sums, tape_at(given.tape).hs, options_.hidden, given.gradient + at.weight_hh);
+  if (!options_.bias) return;
+  // Sums over rows as products with ones, whose order of additions is fixed as well.
+  product.a = own.ones;
+  product.a_transposed = false;
+  product.rows = 1;
+  product.columns = columns;
+  const auto add_bias = [&](const std::byte* of, float* to) {
+    product.b = of;
+    product.sums = to;
+    work.products->multiply(product);
+  };
+  add_bias(of_sums, given.gradient + at.bias_hh);
+  if (is_gru()) add_bias(of_inputs, given.gradient + at.bias_ih);
+}
+
+void GatedLayer::finish(float* gradient, void* stream) const {
+  if (is_gru() || !options_.bias) return;
+  const Parameters at = parameters();
+  cuda_copy(gradient + at.bias_ih, gradient + at.bias_hh,
+            (at.size - at.bias_hh) * static_cast<Bytes>(sizeof(float)), stream);
+}
+
+}  // namespace ebb

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/device/cuda_arrays.h"
+
+#include <algorithm>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ebb/device/cuda_call.cuh"
+
+namespace ebb {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostBlocks = 4096;  // each thread takes several numbers beyond that
+
+__device__ float to_float(float x) { return x; }
+__device__ float to_float(__half x) { return __half2float(x); }
+__device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <class To>
+__device__ To of_float(float x);
+template <>
+__device__ float of_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ __half of_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ __nv_bfloat16 of_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+__device__ std::int64_t first_of() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ std::int64_t all_of() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
+
+template <class To, class From>
+__global__ void convert(To* to, std::int64_t to_stride, const From* from, std::int64_t from_stride,
+                        std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = first_of(); i < rows * columns; i += all_of()) {
+    const std::int64_t row = i / columns, column = i % columns;
+    to[row * to_stride + column] = of_float<To>(to_float(from[row * from_stride + column]));
+  }
+}
+
+template <class To>
+__global__ void add(To* to, const float* a, const float* b, std::int64_t count) {
+  for (std::int64_t i = first_of(); i < count; i += all_of())
+    to[i] = of_float<To>(b == nullptr ? a[i] : a[i] + b[i]);
+}
+
+template <class To>
+__global__ void repeat(To* to, const To* row, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = first_of(); i < rows * columns; i += all_of()) to[i] = row[i % columns];
+}
+
+template <class To>
+__global__ void fill(To* to, float value, std::int64_t count) {
+  for (std::int64_t i = first_of(); i < count; i += all_of()) to[i] = of_float<To>(value);
+}
+
+template <class F>
+void with_number(CudaNumber number, const F& f) {
+  if (number == CudaNumber::bf16) return f.template operator()<__nv_bfloat16>();
+  if (number == CudaNumber::f16) return f.template operator()<__half>();
+  return f.template operator()<float>();
+}
+
+// Calls launch(blocks, stream) where there is anything to do.
+template <class Launch>
+void over(std::int64_t count, void* stream, const char* what, const Launch& launch) {
+  if (count == 0) return;
+  const std::int64_t blocks = std::min(kMostBlocks, (count + kThreads - 1) / kThreads);
+  launch(static_cast<unsigned>(blocks), static_cast<cudaStream_t>(stream));
+  check_cuda(cudaGetLastError(), what);
+}
+
+}  // namespace
+
+void cuda_copy(void* to, const void* from, Bytes bytes, void* stream) {
+  check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
+                             static_cast<cudaStream_t>(stream)),
+             "cudaMemcpyAsync");
+}
+
+void cuda_zero(void* to, Bytes bytes, void* stream) {
+  check_cuda(
+      cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), static_cast<cudaStream_t>(stream)),
+      "cudaMemsetAsync");
+}
+
+void cuda_convert(const CudaRows& to, const CudaRows& from, std::int64_t rows, std::int64_t columns,
+                  void* stream) {
+  with_number(to.number, [&]<class To>() {
+    with_number(from.number, [&]<class From>() {
+      over(rows * columns, stream, "cuda_convert", [&](unsigned blocks, cudaStream_t own) {
+        convert<To, From><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to.data), to.stride,
+                                                        static_cast<const From*>(from.data),
+                                                        from.stride, rows, columns);
+      });
+    });
+  });
+}
+
+void cuda_add(CudaNumber number, void* to, const float* a, const float* b, std::int64_t count,
+              void* stream) {
+  with_number(number, [&]<class To>() {
+    over(count, stream, "cuda_add", [&](unsigned blocks, cudaStream_t own) {
+      add<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to), a, b, count);
+    });
+  });
+}
+
+void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows,
+                 std::int64_t columns, void* stream) {
+  with_number(number, [&]<class To>() {
+    over(rows * columns, stream, "cuda_repeat", [&](unsigned blocks, cudaStream_t own) {
+      repeat<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to), static_cast<const To*>(row),
+                                               rows, columns);
+    });
+  });
+}
+
+void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream) {
+  with_number(number, [&]<class To>() {
+    over(count, stream, "cuda_fill", [&](unsigned blocks, cudaStream_t own) {
+      fill<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to), value, count);
+    });
+  });
+}
+
+}  // namespace ebb

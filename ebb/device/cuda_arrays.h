@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done to arrays on a CUDA device beside products: copies, sums and changes of type. Calls return at once; the work is on the
+// stream. All throw Error(device) where CUDA fails, Error(unavailable) in a build without it.
+#pragma once
+
+#include <cstdint>
+
+#include "ebb/core/bytes.h"
+
+namespace ebb {
+
+enum class CudaNumber : std::uint8_t { bf16, f16, f32 };
+constexpr Bytes bytes_of(CudaNumber number) { return number == CudaNumber::f32 ? 4 : 2; }
+
+// Between any two memories, the host's included; ranges may not overlap.
+void cuda_copy(void* to, const void* from, Bytes bytes, void* stream);
+void cuda_zero(void* to, Bytes bytes, void* stream);
+
+// Rows of numbers, each `stride` numbers after the one before.
+struct CudaRows {
+  CudaNumber number = CudaNumber::f32;
+  void* data = nullptr;
+  std::int64_t stride = 0;
+};
+// Rounds to the nearest, if at all. `from` is only read.
+void cuda_convert(const CudaRows& to, const CudaRows& from, std::int64_t rows, std::int64_t columns,
+                  void* stream);
+// a + b, or a alone where b is null, in float and then rounded.
+void cuda_add(CudaNumber number, void* to, const float* a, const float* b, std::int64_t count,
+              void* stream);
+// Each of the rows [rows,columns] becomes `row`.
+void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows,
+                 std::int64_t columns, void* stream);
+void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream);
+
+}  // namespace ebb

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the library is built without CUDA.
+#include "ebb/core/error.h"
+#include "ebb/device/cuda_arrays.h"
+#include "ebb/device/cuda_pool.h"
+#include "ebb/device/cuda_products.h"
+#include "ebb/device/cuda_stream.h"
+#include "ebb/device/device_memory.h"
+#include "ebb/device/pinned_memory.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kWithoutCuda = "this build of ebb has no CUDA: build it with -DEBB_CUDA=ON";
+
+[[noreturn]] void refuse() { fail(ErrorCode::unavailable, kWithoutCuda); }
+
+}  // namespace
+
+std::string cuda_missing() { return kWithoutCuda; }
+int cuda_device() { refuse(); }
+std::string cuda_device_name() { refuse(); }
+Bytes cuda_free_bytes() { refuse(); }
+DeviceMemory::DeviceMemory(Bytes) { refuse(); }
+DeviceMemory::~DeviceMemory() {}
+void DeviceMemory::upload(std::span<const std::byte>, void*) { refuse(); }
+void DeviceMemory::download(std::span<std::byte>, void*) const { refuse(); }
+
+CudaEvent::CudaEvent() { refuse(); }
+CudaEvent::~CudaEvent() {}
+void CudaEvent::record(void*) { refuse(); }
+void CudaEvent::hold(void*) const { refuse(); }
+double CudaEvent::seconds_since(const CudaEvent&) const { refuse(); }
+CudaStream::CudaStream() { refuse(); }
+CudaStream::~CudaStream() {}
+
+CudaBlock::~CudaBlock() {}
+CudaPool::CudaPool(const Ledger&, const std::string&) { refuse(); }
+CudaPool::~CudaPool() = default;
+CudaBlock CudaPool::take(Bytes, void*) { refuse(); }
+Bytes CudaPool::reserved() const { refuse(); }
+
+PinnedMemory::PinnedMemory(const Ledger&, const std::string&, Bytes) { refuse(); }
+PinnedMemory::~PinnedMemory() = default;
+
+void cuda_copy(void*, const void*, Bytes, void*) { refuse(); }
+void cuda_zero(void*, Bytes, void*) { refuse(); }
+void cuda_convert(const CudaRows&, const CudaRows&, std::int64_t, std::int64_t, void*) { refuse(); }
+void cuda_add(CudaNumber, void*, const float*, const float*, std::int64_t, void*) { refuse(); }
+void cuda_repeat(CudaNumber, void*, const void*, std::int64_t, std::int64_t, void*) { refuse(); }
+void cuda_fill(CudaNumber, void*, float, std::int64_t, void*) { refuse(); }
+
+CudaProducts::CudaProducts() { refuse(); }
+CudaProducts::~CudaProducts() {}
+void CudaProducts::use(void*, void*) { refuse(); }
+void CudaProducts::multiply(const CudaProduct&) { refuse(); }
+
+}  // namespace ebb

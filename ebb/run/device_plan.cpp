@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/run/device_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "ebb/core/error.h"
+#include "ebb/device/cuda_pool.h"
+#include "ebb/plan/strategies.h"
+
+namespace ebb {
+namespace {
+
+// Round figures of an H200 (docs/results/pytorch.md has measured ones). They say what is worth while, never what is computed, so that
+// another GPU runs the same plan; and no clock is read, so that every process has the same chunk and the same bits.
+constexpr double kStepSeconds = 4e-6;  // a time step of a kernel, whatever its size
+constexpr double kOperations = 3e14;   // of products, a second
+constexpr double kCallSeconds = 4e-5;  // a chunk of one layer: what the host takes to ask for it
+constexpr double kBackwards = 2.2;     // how much longer than forward
+constexpr double kMemoryRate = 2e12;   // bytes a second within the device
+constexpr double kHostRate = 2e10;     // between device and host
+constexpr double kHostSeconds = 1e-5;
+
+constexpr std::int64_t kLongestChunk = 512, kMostChunks = 128;
+
+struct CellWord {
+  std::string_view name;
+  GatedCell cell;
+};
+constexpr std::array kCellWords = {
+    CellWord{"lstm", GatedCell::lstm}, CellWord{"gru", GatedCell::gru},
+    CellWord{"rnn", GatedCell::rnn_tanh}, CellWord{"rnn_relu", GatedCell::rnn_relu}};
+
+struct NumberWord {
+  std::string_view name;
+  GatedNumber number;
+};
+constexpr std::array kNumberWords = {NumberWord{"bf16", GatedNumber::bf16},
+                                     NumberWord{"f16", GatedNumber::f16},
+                                     NumberWord{"tf32", GatedNumber::tf32}};
+
+GatedNumber number_of(const std::string& word) {
+  const auto found = std::ranges::find(kNumberWords, word, &NumberWord::name);
+  if (found == kNumberWords.end()) {
+    fail(ErrorCode::invalid_argument, "number is '", word, "'; it must be bf16, f16 or tf32");
+  }
+  return found->number;
+}
+
+GatedCell cell_of(const std::string& word, std::size_t layer) {
+  const auto found = std::ranges::find(kCellWords, word, &CellWord::name);
+  if (found == kCellWords.end()) {
+    fail(ErrorCode::invalid_argument, "layer ", layer, " is '", word,
+         "'; on a device it must be lstm, gru, rnn or rnn_relu");
+  }
+  return found->cell;
+}
+
+std::vector<GatedLayerOptions> layers_of(const DeviceNetworkOptions& options, std::int64_t chunk) {
+  std::vector<GatedLayerOptions> layers;
+  const GatedNumber number = number_of(options.number);
+  for (std::size_t k = 0; k < options.layers.size(); ++k) {
+    const LayerOptions& own = options.layers[k];
+    if (own.input_density != 1 || own.recurrent_density != 1 || own.input_pattern ||
+        own.recurrent_pattern) {
+      fail(ErrorCode::invalid_argument, "layer ", k,
+           " has sparse weights; on a device they must be full");
+    }
+    GatedLayerOptions& layer = layers.emplace_back();
+    layer.cell = cell_of(own.cell, k);
+    layer.number = number;
+    layer.chunk = chunk;
+    layer.batch = options.batch;
+    layer.inputs = k == 0 ? own.input : options.layers[k - 1].hidden;
+    layer.hidden = own.hidden;
+    layer.bias = own.bias;
+  }
+  return layers;
+}
+
+// All that a Network checks as well it has checked.
+void check(const DeviceNetworkOptions& options) {
+  if (options.budget < 0 || options.host_budget < 0) {
+    fail(ErrorCode::invalid_argument, "the budgets are ", options.budget, " and ",
+         options.host_budget, " bytes; they must be 0 or more");
+  }
+  layers_of(options, 1);
+}
+
+Chain chain_of(const GatedStack& stack, std::int64_t time_steps) {
+  const auto chunk = static_cast<double>(stack.chunk());
+  double seconds = 0;
+  for (const GatedLayer& layer : stack.layers()) {
+    const GatedLayerOptions& o = layer.options();
+    const auto weights = static_cast<double>(layer.gates() * o.hidden * (o.inputs + o.hidden));
+    seconds += kCallSeconds +
+               chunk * (kStepSeconds + 2 * weights * static_cast<double>(o.batch) / kOperations);
+  }
+  StepCost cost;
+  cost.state = CudaPool::rounded(stack.state_bytes());
+  cost.tape = CudaPool::rounded(stack.tape_bytes());
+  cost.adjoint =
+      2 * CudaPool::rounded(stack.adjoint_bytes());  // that before a step beside that after
+  // With the state after a step, which is made beside the one before.
+  cost.scratch = CudaPool::rounded(stack.scratch_bytes()) + cost.state;
+  cost.forward = seconds;
+  cost.record = seconds + static_cast<double>(cost.tape) / kMemoryRate;
+  cost.backward = kBackwards * seconds + static_cast<double>(cost.tape) / kMemoryRate;
+  const std::int64_t steps = (time_steps + stack.chunk() - 1) / stack.chunk();
+  return Chain::uniform(steps, cost);
+}
+
+PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
+  auto stack = std::make_unique<const GatedStack>(layers_of(options, chunk));
+  Chain chain = chain_of(*stack, options.time_steps);
+  Platform platform;
+  platform.fast = options.budget;
+  platform.copy_rate = kMemoryRate;
+  if (options.host_budget >= chain.at(0).state) {
+    Tier& host = platform.tiers.emplace_back();
+    host.name = "host";
+    host.capacity = options.host_budget;
+    host.write_rate = host.read_rate = kHostRate;
+    host.write_latency = host.read_latency = kHostSeconds;
+    host.duplex = false;  // one stream copies both ways
+  }
+  PlanOptions wanted;
+  wanted.strategy = options.strategy;
+  wanted.tapes_stay = true;
+  auto plan = std::make_shared<const Plan>(make_plan(chain, platform, wanted));
+  return {std::move(stack), std::move(chain), std::move(plan)};
+}
+
+// The fastest of the powers of two by what their plans predict. Where one runs every step once, shorter ones only add calls.
+PlannedStack fastest(const DeviceNetworkOptions& options) {
+  std::optional<PlannedStack> best;
+  std::optional<Error> refused;
+  std::int64_t chunk = kLongestChunk;
+  while (chunk > options.time_steps) chunk /= 2;
+  for (; chunk >= 1; chunk /= 2) {
+    const std::int64_t steps = (options.time_steps + chunk - 1) / chunk;
+    if (best) {
+      // Even if every step ran once.
+      const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options.time_steps);
+      const double least = chain.record_seconds(0, steps) + chain.backward_seconds(0, steps);
+      if (steps > kMostChunks || least >= best->plan->prediction.seconds) break;
+    }
+    try {
+      PlannedStack found = planned(options, chunk);
+      const Prediction& now = found.plan->prediction;
+      const bool runs_once = now.forwards == steps;
+      if (!best || now.seconds < best->plan->prediction.seconds) best = std::move(found);
+      if (runs_once) break;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::infeasible_budget) throw;
+      refused = error;
+    }
+  }
+  if (!best) throw *refused;  // by the shortest, which needs least
+  return std::move(*best);
+}
+
+}  // namespace
+
+PlannedStack plan_stack(const DeviceNetworkOptions& options) {
+  check(options);
+  if (options.chunk == 0) return fastest(options);
+  return planned(options, std::min(options.chunk, options.time_steps));
+}
+
+}  // namespace ebb

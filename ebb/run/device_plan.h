@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network on a CUDA device is made of, from its options alone: its layers, and a plan for a chunk that is given or chosen. No
+// device is needed.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ebb/cell/gated_stack.h"
+#include "ebb/plan/chain.h"
+#include "ebb/plan/plan.h"
+#include "ebb/run/device_network.h"
+
+namespace ebb {
+
+struct PlannedStack {
+  std::unique_ptr<const GatedStack> stack;
+  Chain chain;
+  std::shared_ptr<const Plan> plan;
+};
+
+// Throws as device_plan does.
+PlannedStack plan_stack(const DeviceNetworkOptions& options);
+
+}  // namespace ebb

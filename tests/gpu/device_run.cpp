@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu/device_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ebb/core/half_math.h"
+#include "ebb/core/random.h"
+#include "ebb/device/device_memory.h"
+#include "ebb/run/run.h"
+
+namespace ebb::test {
+namespace {
+
+std::vector<std::byte> as_number(const std::vector<float>& from, const std::string& number) {
+  std::vector<std::byte> bytes(from.size() * (number == "tf32" ? 4 : 2));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (number == "tf32") {
+      std::memcpy(&bytes[4 * i], &from[i], 4);
+    } else {
+      const std::uint16_t half = number == "bf16" ? to_bf16(from[i]) : to_fp16(from[i]);
+      std::memcpy(&bytes[2 * i], &half, 2);
+    }
+  }
+  return bytes;
+}
+
+std::vector<float> as_floats(const std::vector<std::byte>& from, const std::string& number) {
+  std::vector<float> floats(from.size() / (number == "tf32" ? 4 : 2));
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    if (number == "tf32") {
+      std::memcpy(&floats[i], &from[4 * i], 4);
+    } else {
+      std::uint16_t half = 0;
+      std::memcpy(&half, &from[2 * i], 2);
+      floats[i] = number == "bf16" ? from_bf16(half) : from_fp16(half);
+    }
+  }
+  return floats;
+}
+
+// Of an array over time in the network's number.
+class OverTime {
+ public:
+  OverTime(std::string number, std::size_t count)
+      : number_(std::move(number)),
+        memory_(static_cast<Bytes>(count * (number_ == "tf32" ? 4 : 2))) {}
+  OverTime(const std::string& number, const std::vector<float>& from)
+      : OverTime(number, from.size()) {
+    memory_.upload(as_number(from, number));
+  }
+  void* data() { return memory_.data(); }
+  std::vector<float> floats() const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(memory_.size()));
+    memory_.download(bytes);
+    return as_floats(bytes, number_);
+  }
+
+ private:
+  std::string number_;
+  DeviceMemory memory_;
+};
+
+class Floats {
+ public:
+  explicit Floats(std::size_t count) : memory_(static_cast<Bytes>(4 * count)) {}
+  explicit Floats(const std::vector<float>& from) : Floats(from.size()) { memory_.upload(from); }
+  float* data() { return reinterpret_cast<float*>(memory_.data()); }
+  std::vector<float> floats() const {
+    std::vector<float> all(static_cast<std::size_t>(memory_.size() / 4));
+    memory_.download(all);
+    return all;
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+std::vector<NetworkParameter> layout_of(const DeviceNetworkOptions& options) {
+  NetworkOptions same;
+  same.time_steps = options.time_steps;
+  same.batch = options.batch;
+  same.layers = options.layers;
+  return Network<float>(same).layout();
+}
+
+// Every other unit of an rnn_relu never passes anything, the others always do: rounding then makes none of them change sides, where
+// the derivative jumps.
+void keep_from_kinks(const std::vector<NetworkParameter>& layout, DeviceData& data) {
+  for (const NetworkParameter& own : layout) {
+    const std::int64_t width = own.size / own.shape.front();
+    for (std::int64_t i = 0; i < own.size; ++i) {
+      float& value = data.parameters[static_cast<std::size_t>(own.offset + i)];
+      value = 0.125F * (i / width % 2 == 0 ? std::abs(value) : -std::abs(value));
+    }
+  }
+  for (std::vector<float>* const all : {&data.x, &data.initial}) {
+    for (float& value : *all) value = std::abs(value);
+  }
+}
+
+std::int64_t state_of(const DeviceNetworkOptions& options) {
+  std::int64_t floats = 0;
+  for (const LayerOptions& layer : options.layers)
+    floats += (layer.cell == "lstm" ? 2 : 1) * options.batch * layer.hidden;
+  return floats;
+}
+
+std::vector<float> to_floats(const std::vector<double>& from) { return {from.begin(), from.end()}; }
+std::vector<double> to_doubles(const std::vector<float>& from) {
+  return {from.begin(), from.end()};
+}
+
+}  // namespace
+
+std::vector<float> made_up(std::int64_t count, float scale, const std::string& number,
+                           std::uint64_t seed) {
+  const Random random(seed, 0);
+  std::vector<float> found(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    found[i] = scale * static_cast<float>(2 * random.uniform(i) - 1);
+  if (number == "tf32") return found;
+  return as_floats(as_number(found, number), number);
+}
+
+DeviceData device_data(const DeviceNetworkOptions& options) {
+  const std::int64_t rows = options.time_steps * options.batch, state = state_of(options);
+  DeviceData data;
+  const std::vector<NetworkParameter> layout = layout_of(options);
+  data.parameters = made_up(layout.back().offset + layout.back().size, 0.3F, options.number, 1);
+  data.x = made_up(rows * options.layers.front().input, 1, options.number, 2);
+  data.of_y = made_up(rows * options.layers.back().hidden, 1, options.number, 3);
+  data.initial = made_up(state, 1, options.number, 4);
+  data.of_final = made_up(state, 1, options.number, 5);
+  if (options.layers.front().cell == "rnn_relu") keep_from_kinks(layout, data);
+  return data;
+}
+
+DeviceResult run_on_device(DeviceNetwork& net, const DeviceNetworkOptions& options,
+                           const DeviceData& data) {
+  net.set_values(data.parameters);
+  OverTime x(options.number, data.x), of_y(options.number, data.of_y);
+  OverTime y(options.number, data.of_y.size()), of_x(options.number, data.x.size());
+  Floats initial(data.initial), of_final(data.of_final);
+  Floats final(data.initial.size()), of_initial(data.initial.size());
+  net.forward(x.data(), y.data(), initial.data(), final.data());
+  net.backward(of_y.data(), of_x.data(), of_final.data(), of_initial.data());
+  DeviceResult found;
+  found.gradient.resize(data.parameters.size());
+  net.copy_gradient(found.gradient);
+  found.y = y.floats();
+  found.final = final.floats();
+  found.of_x = of_x.floats();
+  found.of_initial = of_initial.floats();
+  return found;
+}
+
+DeviceResult run_on_cpu(const DeviceNetworkOptions& options, const DeviceData& data) {
+  NetworkOptions same;
+  same.time_steps = options.time_steps;
+  same.batch = options.batch;
+  same.layers = options.layers;
+  same.input_gradient = true;
+  Network<double> net(same);
+  std::ranges::copy(data.parameters, net.values().begin());
+  const std::vector<double> x = to_doubles(data.x), of_y = to_doubles(data.of_y);
+  std::vector<double> y(of_y.size()), of_x(x.size());
+  const auto in = static_cast<std::size_t>(net.batch() * net.inputs());
+  const auto out = static_cast<std::size_t>(net.batch() * net.outputs());
+  net.set_input({std::span(x), in});
+  net.set_output({std::span(y), out});
+  net.set_output_gradient({std::span(of_y), out});
+  net.set_input_gradient({std::span(of_x), in});
+  Run run(net, {});
+  const std::vector<double> initial = to_doubles(data.initial),
+                            of_final = to_doubles(data.of_final);
+  std::vector<double> final(initial.size()), of_initial(initial.size());
+  run.forward(initial, final);
+  run.backward(of_final, of_initial);
+  DeviceResult found;
+  found.y = to_floats(y);
+  found.final = to_floats(final);
+  found.of_x = to_floats(of_x);
+  found.of_initial = to_floats(of_initial);
+  found.gradient.assign(net.gradient().begin(), net.gradient().end());
+  return found;
+}
+
+}  // namespace ebb::test

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward and backward of one net on made-up data: on the device, and on the CPU in double.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ebb/run/device_network.h"
+
+namespace ebb::test {
+
+// Floats that `number` has, so that the device and the CPU read the same.
+std::vector<float> made_up(std::int64_t count, float scale, const std::string& number,
+                           std::uint64_t seed);
+
+// What goes in and what comes out; empty: not given, or not asked for.
+struct DeviceData {
+  std::vector<float> parameters, x, of_y, initial, of_final;
+};
+struct DeviceResult {
+  std::vector<float> y, final, of_x, of_initial, gradient;
+  friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
+};
+
+DeviceData device_data(const DeviceNetworkOptions& options);
+DeviceResult run_on_device(DeviceNetwork& net, const DeviceNetworkOptions& options,
+                           const DeviceData& data);
+DeviceResult run_on_cpu(const DeviceNetworkOptions& options, const DeviceData& data);
+
+}  // namespace ebb::test
