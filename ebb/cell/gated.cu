@@ -121,6 +121,11 @@ void gated_forward(const GatedShape& shape, const GatedForward& given, bool reco
               [&]<class T>() { OfNumber<T>::forward(shape, how, given, record, host_of(stream)); });
 }
 
+void gated_recall(const GatedShape& shape, const GatedRecall& given, void* stream) {
+  checked_spread(shape);
+  with_number(shape.number, [&]<class T>() { OfNumber<T>::recall(shape, given, host_of(stream)); });
+}
+
 void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream) {
   const Spread how = checked_spread(shape);
   with_number(shape.number,

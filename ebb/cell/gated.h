@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated cells over a segment of time steps on a GPU: one kernel runs all of its steps, with the recurrent weights in shared memory.
-// What the inputs add to the sums, and what becomes of the gradients of the sums, are large products that the caller makes.
+// What the inputs add to the sums, and what becomes of the gradients of the sums, are large products that the caller makes. Whoever
+// still has the outputs makes all sums so, and what the backward pass needs follows without running the steps again.
 //
 // Numbers that blocks hand to each other announce themselves: the memory of outputs and of exchanged gradients is filled with a pattern
 // that no result has, and a reader looks until it is gone. So nothing waits for a barrier of the whole grid, and no order of
@@ -41,9 +42,18 @@ struct GatedForward {
   void* products = nullptr;  // T [K,B,H], of a gru: what r multiplies; null: nothing is recorded
 };
 
+// As of GatedForward, but for the sums.
+struct GatedRecall {
+  void* sums =
+      nullptr;  // T [K,B,G*H]: whole, but for a gru's last gate, to which h adds nothing; the gates in their place
+  const void* products = nullptr;       // T [K,B,H], of a gru
+  const float* field_before = nullptr;  // [B,H], of an lstm
+  float* fields = nullptr;              // [K,B,H], of an lstm
+};
+
 struct GatedBackward {
   const void* weights = nullptr;
-  const void* gates = nullptr;  // as recorded
+  const void* gates = nullptr;  // as recorded or recalled; an rnn needs none
   const float* fields = nullptr;
   const void* products = nullptr;
   const void* outputs = nullptr;
@@ -56,8 +66,8 @@ struct GatedBackward {
       nullptr;  // T [K,B,G*H]: of the recurrent sums; its old content does not matter
   void* inputs_gradient =
       nullptr;  // T [K,B,G*H], of a gru: of the sums that inputs add to; may be where the gates are
-  float* before_gradient = nullptr;        // [B,H]
-  float* field_before_gradient = nullptr;  // [B,H], of an lstm
+  float* before_gradient = nullptr;        // [B,H]; may be after_gradient
+  float* field_before_gradient = nullptr;  // [B,H], of an lstm; may be field_gradient
 };
 
 // Compute capabilities that the kernels were compiled for, 80 for 8.0; none: this build has no kernels.
@@ -69,6 +79,8 @@ std::string gated_unfit(const GatedShape& shape);
 // `stream` is a cudaStream_t. Throw Error(invalid_argument) for what does not fit, Error(device) where CUDA fails or where an
 // earlier segment gave up, since not all of its blocks ran at the same time.
 void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream);
+// What a recorded segment leaves, from its sums. Of an rnn that is nothing.
+void gated_recall(const GatedShape& shape, const GatedRecall& given, void* stream);
 void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream);
 
 // How often a block looks for a number of another one before it gives up; for debuggers and sanitizers, under which that takes long.

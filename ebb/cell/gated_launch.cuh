@@ -9,6 +9,7 @@
 #include "ebb/cell/gated_numbers.cuh"
 
 #include "ebb/cell/gated_kernels.cuh"
+#include "ebb/cell/gated_recall.cuh"
 #include "ebb/cell/gated_spread.cuh"
 #include "ebb/device/cuda_call.cuh"
 
@@ -64,15 +65,20 @@ Spread spread(const GatedShape& shape, const Gpu& gpu) {
   return {};
 }
 
-template <class Cell, class T, class Io, class Kernel>
-void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io, Kernel kernel,
-            const Host& host) {
+inline Segment segment_of(const GatedShape& shape) {
   Segment segment;
   segment.steps = static_cast<int>(shape.steps);
   segment.batch = static_cast<int>(shape.batch);
   segment.hidden = static_cast<int>(shape.hidden);
-  segment.teams = how.teams;
   segment.backwards = shape.backwards;
+  return segment;
+}
+
+template <class Cell, class T, class Io, class Kernel>
+void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io, Kernel kernel,
+            const Host& host) {
+  Segment segment = segment_of(shape);
+  segment.teams = how.teams;
   segment.patience = host.patience;
   segment.gave_up = host.gave_up;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
@@ -167,6 +173,18 @@ void run_backward(const GatedShape& shape, const Spread& how, const GatedBackwar
   });
 }
 
+template <class Cell, class T>
+void run_recall(const GatedShape& shape, const GatedRecall& g, const Host& host) {
+  if constexpr (Cell::kSaved > 0) {
+    const Segment segment = segment_of(shape);
+    const Recall<T> io{static_cast<T*>(g.sums), static_cast<const T*>(g.products), g.field_before,
+                       g.fields};
+    const auto blocks = static_cast<unsigned>(recall_blocks<Cell>(segment));
+    recall<Cell, T><<<blocks, kRecallThreads, 0, host.stream>>>(segment, io);
+    check_cuda(cudaGetLastError(), "recall");
+  }
+}
+
 template <class F>
 auto with_cell(GatedCell cell, const F& f) {
   if (cell == GatedCell::lstm) return f.template operator()<LstmMath>();
@@ -185,6 +203,11 @@ void OfNumber<T>::forward(const GatedShape& shape, const Spread& how, const Gate
                           bool record, const Host& host) {
   with_cell(shape.cell,
             [&]<class Cell>() { run_forward<Cell, T>(shape, how, given, record, host); });
+}
+
+template <class T>
+void OfNumber<T>::recall(const GatedShape& shape, const GatedRecall& given, const Host& host) {
+  with_cell(shape.cell, [&]<class Cell>() { run_recall<Cell, T>(shape, given, host); });
 }
 
 template <class T>

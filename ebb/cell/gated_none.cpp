@@ -15,6 +15,9 @@ std::string gated_unfit(const GatedShape&) { return kWhy; }
 void gated_forward(const GatedShape&, const GatedForward&, bool, void*) {
   fail(ErrorCode::unavailable, kWhy);
 }
+void gated_recall(const GatedShape&, const GatedRecall&, void*) {
+  fail(ErrorCode::unavailable, kWhy);
+}
 void gated_backward(const GatedShape&, const GatedBackward&, void*) {
   fail(ErrorCode::unavailable, kWhy);
 }

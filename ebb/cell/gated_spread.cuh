@@ -33,6 +33,7 @@ struct OfNumber {
   static Spread spread(const GatedShape& shape, const Gpu& gpu);
   static void forward(const GatedShape& shape, const Spread& how, const GatedForward& given,
                       bool record, const Host& host);
+  static void recall(const GatedShape& shape, const GatedRecall& given, const Host& host);
   static void backward(const GatedShape& shape, const Spread& how, const GatedBackward& given,
                        const Host& host);
 };

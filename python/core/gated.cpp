@@ -76,6 +76,18 @@ void bind_gated(nb::module_& module) {
       "shape"_a, "weights"_a, "bias"_a, "sums"_a, "before"_a, "field_before"_a, "outputs"_a,
       "field_after"_a, "fields"_a, "products"_a, "record"_a, "stream"_a);
   module.def(
+      "gated_recall",
+      [](const GatedShape& shape, Address sums, Address products, Address field_before,
+         Address fields, Address stream) {
+        GatedRecall given;
+        given.sums = on_gpu(sums);
+        given.products = on_gpu(products);
+        given.field_before = on_gpu<float>(field_before);
+        given.fields = on_gpu<float>(fields);
+        gated_recall(shape, given, on_gpu(stream));
+      },
+      "shape"_a, "sums"_a, "products"_a, "field_before"_a, "fields"_a, "stream"_a);
+  module.def(
       "gated_backward",
       [](const GatedShape& shape, Address weights, Address gates, Address fields, Address products,
          Address outputs, Address before, Address field_before, Address outputs_gradient,

@@ -11,6 +11,7 @@
 #include "tests/cell/emulated_gpu.h"
 //
 #include "ebb/cell/gated_kernels.cuh"
+#include "ebb/cell/gated_recall.cuh"
 
 namespace ebb::gated {
 namespace {
@@ -73,13 +74,21 @@ class Emulated {
     run_parts(forward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
               [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
     if (gave_up != 0) return;
-    const Backward<T> b{weights.data(),         gates.data(),
-                        fields.data(),          products.data(),
-                        outputs.data(),         before.data(),
-                        field_before.data(),    outputs_gradient.data(),
-                        after_gradient.data(),  field_gradient.data(),
-                        sums_gradient.data(),   over_gates ? gates.data() : inputs_gradient.data(),
-                        before_gradient.data(), field_before_gradient.data()};
+    if (recalls) recall_all(s);
+    const Backward<T> b{weights.data(),
+                        recalls && Cell::kSaved == 0 ? nullptr : gates.data(),
+                        fields.data(),
+                        products.data(),
+                        outputs.data(),
+                        before.data(),
+                        field_before.data(),
+                        outputs_gradient.data(),
+                        after_gradient.data(),
+                        field_gradient.data(),
+                        sums_gradient.data(),
+                        over_gates ? gates.data() : inputs_gradient.data(),
+                        in_place ? after_gradient.data() : before_gradient.data(),
+                        in_place ? field_gradient.data() : field_before_gradient.data()};
     run_parts(backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
               [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
   }
@@ -91,12 +100,42 @@ class Emulated {
 
   int gave_up = 0, at_a_time = 0;
   bool over_gates = false;  // the gradients of the inputs' sums go where the gates are
+  bool in_place = false;    // those of the states before go where those after are
+  bool recalls = false;     // what was recorded is found again from the outputs
   std::vector<T> weights, bias, given, before, outputs_gradient, gates, outputs, products,
-      sums_gradient, inputs_gradient;
+      sums_gradient, inputs_gradient, recorded;
   std::vector<float> field_before, after_gradient, field_gradient, fields, field_after,
-      before_gradient, field_before_gradient;
+      before_gradient, field_before_gradient, recorded_fields;
 
  private:
+  // Makes the sums as products outside of the kernels do, and runs the kernel over them.
+  void recall_all(const Segment& s) {
+    recorded = gates;
+    recorded_fields = fields;
+    gates = given;
+    if (Of::kApart) poison(products, static_cast<int>(products.size()));
+    std::memset(fields.data(), 0xFF, fields.size() * sizeof(float));
+    const auto hidden = static_cast<std::size_t>(c_.hidden);
+    for (std::size_t i = 0; i < gates.size(); ++i) {
+      const std::size_t row = i / (kGates * hidden), k = i % (kGates * hidden);
+      const std::size_t b = row % static_cast<std::size_t>(c_.batch);
+      const auto time = static_cast<int>(row / static_cast<std::size_t>(c_.batch));
+      const int t = c_.backwards ? c_.steps - 1 - time : time;
+      const T* const h = t == 0 ? &before[b * hidden] : &outputs[(s.at(t - 1) + b) * hidden];
+      float sum = 0;
+      for (std::size_t j = 0; j < hidden; ++j)
+        sum += Multiplied<T>::to_float(weights[k * hidden + j]) * Multiplied<T>::to_float(h[j]);
+      const bool apart = Of::kApart && k >= (kGates - 1) * hidden;
+      T& to = apart ? products[row * hidden + k % hidden] : gates[i];
+      to = Multiplied<T>::of_float(sum + Multiplied<T>::to_float(apart ? bias[k % hidden] : to));
+    }
+    const Recall<T> io{gates.data(), products.data(), field_before.data(), fields.data()};
+    if constexpr (Cell::kSaved > 0) {
+      run_grid(static_cast<int>(recall_blocks<Cell>(s)), 1, kRecallThreads, 0,
+               [&] { recall<Cell, T>(s, io); });
+    }
+  }
+
   void fill(std::vector<T>& to, int count, float scale) {
     to.resize(static_cast<std::size_t>(count));
     for (T& x : to) x = Multiplied<T>::of_float(scale * random_(engine_));
@@ -290,6 +329,49 @@ TEST(SlowGated, SixteenBitsInRegisters) {
   check<GruMath, Bfloat16, 16, 1, 1>({2, 5, 256, 1, true});
   check<LstmMath, Bfloat16, 32, 1, 1>({2, 13, 256, 1, true});
   check<GruMath, Bfloat16, 32, 1, 1>({2, 21, 256, 1});
+}
+template <class Cell, class T>
+void check_recalled(const Case& c) {
+  Emulated<Cell, T> run(c);
+  run.recalls = true;
+  run.template run<16, 1>();
+  ASSERT_EQ(run.gave_up, 0);
+  const float near = sizeof(T) == 4 ? 1e-6F : 2e-2F;  // sums are rounded once more
+  const auto number = [](T x) { return Multiplied<T>::to_float(x); };
+  for (std::size_t i = 0; Cell::kSaved > 0 && i < run.gates.size(); ++i)
+    ASSERT_NEAR(number(run.gates[i]), number(run.recorded[i]), near);
+  for (std::size_t i = 0; Kept<Cell>::kFields && i < run.fields.size(); ++i)
+    ASSERT_NEAR(run.fields[i], run.recorded_fields[i], near);
+  run.expect_right(1e-6, sizeof(T) == 4 ? 1e-5 : 2e-2);
+}
+
+TEST(Gated, OutputsTellWhatWasRecorded) {
+  check_recalled<LstmMath, Bfloat16>({10, 5, 32, 1, true});
+  check_recalled<GruMath, float>({6, 9, 32, 1, true});
+  check_recalled<RnnMath<true>, Bfloat16>({3, 5, 32, 1, true});
+}
+TEST(SlowGated, OutputsTellWhatWasRecorded) {
+  check_recalled<LstmMath, float>({17, 17, 32, 1});
+  check_recalled<GruMath, Bfloat16>({5, 3, 64, 1});
+  check_recalled<RnnMath<false>, float>({3, 5, 32, 1});
+}
+TEST(Gated, WhatIsNotANumberIsRecalledAsSuch) {
+  Emulated<LstmMath, Bfloat16> lstm({5, 3, 32, 1});
+  lstm.given[0] = lstm.gates[0] = {0xFFFF};  // i of the first unit in the first step
+  lstm.recalls = true;
+  lstm.run<16, 1>();
+  ASSERT_EQ(lstm.gave_up, 0);
+  EXPECT_TRUE(std::isnan(lstm.fields[0]) && std::isnan(lstm.fields[4 * 3 * 32]));
+  EXPECT_TRUE(std::isnan(lstm.before_gradient[0]));
+  EXPECT_FALSE(std::isnan(lstm.before_gradient[32]));  // another sample
+}
+TEST(Gated, GradientsOfStatesInPlace) {
+  Emulated<LstmMath, Bfloat16> apart({3, 5, 32, 1}), in_place({3, 5, 32, 1});
+  apart.run<16, 1>();
+  in_place.in_place = true;
+  in_place.run<16, 1>();
+  EXPECT_EQ(apart.before_gradient, in_place.after_gradient);
+  EXPECT_EQ(apart.field_before_gradient, in_place.field_gradient);
 }
 TEST(Gated, GivesUpWhereABlockIsMissing) {
   Emulated<LstmMath, Bfloat16> run({4, 5, 64, 1});
