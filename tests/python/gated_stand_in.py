@@ -80,6 +80,21 @@ def forward(
         s.states(field_after).copy_(field)
 
 
+def recall(s, sums, products, field_before, fields, stream):
+    sums, products, fields = s.rows(sums, GATES[s.cell]), s.rows(products), s.rows(fields, dtype=torch.float32)
+    field = s.states(field_before)
+    for t in s.order:
+        if s.cell == "LSTM":
+            i, f, g, o = sums[t].float().chunk(4, 1)
+            i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+            field = fields[t] = f * field + i * g
+            sums[t] = torch.cat((i, f, g, o), 1)
+        elif s.cell == "GRU":
+            r, z, n = sums[t].float().chunk(3, 1)
+            r, z = r.sigmoid(), z.sigmoid()
+            sums[t] = torch.cat((r, z, (n + r * products[t].float()).tanh()), 1)
+
+
 def backward(
     s, weights, gates, fields, products, outputs, before, field_before, outputs_gradient, after_gradient, field_gradient,
     sums_gradient, inputs_gradient, before_gradient, field_before_gradient, stream,
@@ -121,9 +136,9 @@ def backward(
 def _unseen(kernel):
     """By what watches operations of PyTorch: a kernel is none."""
 
-    def launched(shape, **arguments):
+    def launched(shape, *arguments, **words):
         with _disable_current_modes(), torch.no_grad():
-            kernel(shape, **arguments)
+            kernel(shape, *arguments, **words)
 
     return launched
 
@@ -133,6 +148,7 @@ class Core:
 
     GatedShape = Shape
     gated_forward = staticmethod(_unseen(forward))
+    gated_recall = staticmethod(_unseen(recall))
     gated_backward = staticmethod(_unseen(backward))
 
     @staticmethod
@@ -151,6 +167,7 @@ def use(monkeypatch):
 
     monkeypatch.setattr(_gated_layer, "_core", Core)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
+    monkeypatch.setattr(_gated, "recalls", lambda x: True)
     monkeypatch.setattr(
         _gated, "why_not", lambda layer, x, others, sizes: None if sizes is None else "sequences are packed"
     )

@@ -57,21 +57,73 @@ def test_random_shapes(seed):
     compare(name, rng.randint(20, 90), rng.randint(1, 140), rng.randint(1, 64), 32 * rng.randint(1, 32), dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_the_same_bits_in_every_budget_and_every_time(dtype):
+@pytest.fixture
+def products_in_tf32():
+    """Where float32 is multiplied so, outputs are recalled in float32 too."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("products_in_tf32")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize(
+    ("steps", "batch", "hidden", "chunk"), [(100, 20, 96, 7), (33, 1, 1024, 1), (40, 130, 256, 40)]
+)
+def test_what_is_recalled(name, dtype, steps, batch, hidden, chunk):
+    """An odd chunk, a chunk of one step, one chunk alone."""
     torch.manual_seed(0)
-    ours, x, states, weights, _ = compare("LSTM", 200, 64, 32, 256, dtype, chunk=20)
+    ours, *_ = compare(name, steps, batch, 24, hidden, dtype, "speed", chunk)
+    (run,) = ours.report.runs
+    assert run.measured["forwards"] == run.steps == -(-steps // chunk)
+
+
+@pytest.mark.usefixtures("products_in_tf32")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_the_same_bits_in_every_budget_and_every_time(name, dtype):
+    torch.manual_seed(0)
+    ours, x, states, weights, _ = compare(name, 200, 64, 32, 256, dtype, chunk=20)
     found = []
-    for budget in ("40%", "60%", "90%", "40%"):
+    for budget in ("memory", "60%", "90%", "speed", "memory"):
         ours.budget = budget
         found.append(results(ours, x, states, weights))
+        (run,) = ours.report.runs
+        assert run.measured["forwards"] > run.steps or name != "LSTM" or budget != "memory"
     same = [[torch.equal(a, b) for a, b in zip(found[0], others)] for others in found[1:]]
-    assert same == [[True] * len(found[0])] * 3
+    assert same == [[True] * len(found[0])] * 4
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
-def test_the_budget_is_a_cap(name):
-    layer = getattr(ebb.nn, name)(128, 512, num_layers=2, device="cuda", dtype=torch.bfloat16)
+def test_outputs_that_are_recalled_must_not_be_changed(name):
+    """As with cuDNN."""
+    for kind in (torch.nn, ebb.nn):
+        layer = getattr(kind, name)(8, 64, device="cuda", dtype=torch.bfloat16)
+        layer.budget = "speed"
+        y, _ = layer(torch.randn(50, 4, 8, device="cuda", dtype=torch.bfloat16))
+        loss = y.sum()
+        with torch.no_grad():
+            y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_a_graph_is_kept_and_outputs_are_dropped():
+    torch.manual_seed(0)
+    layer = ebb.nn.LSTM(8, 64, budget="memory", chunk=7, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(50, 4, 8, device="cuda", dtype=torch.bfloat16)
+    last = layer(x)[1][0]  # nobody has the outputs but the graph
+    wanted = list(layer.parameters())
+    found = [torch.autograd.grad(last.float().sum(), wanted, retain_graph=True) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_the_budget_is_a_cap(name, layers):
+    layer = getattr(ebb.nn, name)(128, 512, num_layers=layers, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(80, 64, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
     def run(budget):

@@ -20,6 +20,10 @@ class Explicit(Protocol):
     memory of its own. `begin`, `results`, `begin_backward` and `end_backward` are those of Blocks."""
 
     @property
+    def recalls(self) -> bool:
+        """They read the outputs again: the caller's graph keeps them, and `recall` gives them back before anything runs again."""
+
+    @property
     def params(self) -> list[Tensor]:
         """What they use beside carry and inputs, and may have gradients."""
 
@@ -27,8 +31,22 @@ class Explicit(Protocol):
     def beside(self) -> int:
         """Bytes that a backward holds from its begin to its end, beside the gradients that it gives."""
 
+    @property
+    def made(self) -> int:
+        """Bytes that `reverse` makes of the first block where a tape does not have them: keeping everything would keep these too."""
+
+    @property
+    def grows(self) -> int:
+        """Bytes of a block's scratch, of the first one, that grow with its length, where its tape does not."""
+
     def running(self) -> AbstractContextManager[None]:
         """Around a forward or a backward, in the thread that runs it."""
+
+    def recall(self, ys: list[Tensor]) -> None:
+        """The outputs, as `results` gave them."""
+
+    def kept(self, carry: Leaves) -> Leaves:
+        """What a block that runs again needs of the carry before it."""
 
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
         """The carry after."""
@@ -39,8 +57,14 @@ class Explicit(Protocol):
     def held(self, tape: Any) -> list[Tensor]:
         """All tensors of a tape."""
 
+    def adjoint(self, gradients: list[Tensor | None]) -> Leaves:
+        """The gradients of the last carry as `reverse` takes them, in memory of their own."""
+
     def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
-        """The gradients of the carry before, from those of the carry after. The tape is used up."""
+        """The gradients of the carry before, from those of the carry after, whose memory they may have. The tape is used up."""
+
+    def of_carry(self, gradients: Leaves) -> Leaves:
+        """The gradients of the first carry, in its dtypes."""
 
     def of_params(self) -> list[Tensor | None]:
         """Their gradients, once all blocks are reversed."""

@@ -210,7 +210,7 @@ class Chunking(Generic[Cut]):
         budget = self.options.budget
         if not budget.settled:
             return self.longest
-        room = max(0, budget.total - costs.state - costs.scratch - added) // max(1, costs.tape)
+        room = max(0, budget.total - costs.state - costs.scratch - added) // max(1, costs.tape + costs.grows)
         return next((length for length in lengths(self.steps) if length <= min(self.longest, room)), 1)
 
     def _terms(self, law: Law, limit: int) -> list[Terms]:

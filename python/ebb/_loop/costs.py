@@ -37,6 +37,7 @@ class Costs:
     backward: float
     plain: float  # forward and backward as plain autograd runs it, without any of our care
     live: int = 0  # bytes of a state that is not kept, where a codec keeps it in fewer
+    grows: int = 0  # bytes of the scratch that grow with the length of a block, where a tape does not
 
     def step_cost(self, extra: int = 0, adjoint: int | None = None) -> StepCost:
         live = max(self.state, self.live)

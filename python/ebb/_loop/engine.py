@@ -42,7 +42,7 @@ from ebb._loop.surprises import TooHeavy
 from ebb._loop.tape import Pattern, State
 from ebb._loop.tiers import TorchTiers
 from ebb._loop.weigh_all import weigh_all
-from ebb._loop.wishes import fits_as_before, settle
+from ebb._loop.wishes import fits_as_before, settle, whole_bytes
 from ebb._tensor.clock import Clock
 from ebb._tensor.context import Surroundings
 from ebb._tensor.outside import filled
@@ -108,12 +108,15 @@ class Call:
                 raise
         return step.hand_out()
 
-    def backward(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> tuple[Any, Any, Any]:
+    def backward(
+        self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None], ys: list[Tensor]
+    ) -> tuple[Any, Any, Any]:
+        """`ys`: the outputs, where the step recalls them."""
         step = self.step
         try:
             with step.around.replaying(), self._budget.running(), untold(), step.running():
                 with self._clock.running():
-                    self._go_back(adjoint, of_outputs)
+                    self._go_back(adjoint, of_outputs, ys)
                 self.report.finish(self._run.report(), self._clock)
                 self._clock = Clock(step.around.device)  # another backward begins anew
                 if self._known is not None:
@@ -124,7 +127,7 @@ class Call:
             step.clear()
             self._give_back()  # once
 
-    def _go_back(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None]) -> None:
+    def _go_back(self, adjoint: list[Tensor | None], of_outputs: list[Tensor | None], ys: list[Tensor]) -> None:
         step = self.step
         while True:
             try:
@@ -132,8 +135,10 @@ class Call:
                     # The graph was retained, or the plan is another: what was kept is gone, so the forward runs again.
                     with torch.no_grad():
                         step.begin()
+                        step.recall(ys)
                         self._run.forward()
                 self._done = True
+                step.recall(ys)
                 step.begin_backward(adjoint)
                 step.blocks.begin_backward(of_outputs)
                 self._run.backward()
@@ -153,9 +158,11 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
         ctx.call = call
-        ctx.save_for_backward(*(tensor for tensor in tensors if not tensor.is_inference()))
         ctx.set_materialize_grads(False)
         leaves, ys = call.forward()
+        ctx.recalled = len(ys) if call.step.recalls else 0
+        given = [tensor for tensor in tensors if not tensor.is_inference()]
+        ctx.save_for_backward(*given, *ys[: ctx.recalled])
         ctx.present = [leaf is not None for leaf in leaves]
         facts, own = call.step.facts, call.step.around.outside.own
         flags = list(facts.differentiable)
@@ -167,7 +174,7 @@ class _Node(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        _ = ctx.saved_tensors  # raises where the caller has changed one, or the graph is freed
+        saved = ctx.saved_tensors  # raises where the caller has changed one, or the graph is freed
         if torch.is_grad_enabled():
             raise Error(
                 f"{ctx.call.step.blocks.name}: create_graph=True asks for second derivatives, which only plain "
@@ -175,7 +182,8 @@ class _Node(torch.autograd.Function):
             )
         rest = iter(gradients)
         adjoint = [next(rest) if there else None for there in ctx.present]
-        found, of_inputs, of_params = ctx.call.backward(adjoint, list(rest))
+        ys = list(saved[len(saved) - ctx.recalled :])
+        found, of_inputs, of_params = ctx.call.backward(adjoint, list(rest), ys)
         first = ctx.call.step.initial.leaves
         of_carries = [gradient for gradient, leaf in zip(found, first) if leaf is not None]
         return (None, *of_carries, *of_inputs, *of_params)
@@ -375,7 +383,12 @@ def _attempt(loop: Loop) -> InBudget:
 def _settle(known: Remembered, count: int, offers: list[Offer], options: Options) -> None:
     first = offers[0]
     raw = Examined.raw_of(known, count)
-    settle(options, lambda: least_of(offers, options), first.chain, raw, first.speeds, known.settled)
+
+    def least() -> int:
+        # What takes nothing is kept, though a plan counts a byte for it.
+        return least_of(offers, options) if known.costs.tape > 0 else whole_bytes(first.chain, first.speeds)
+
+    settle(options, least, first.chain, raw, first.speeds, known.settled)
 
 
 def _tiers(loop: Loop, recorder: Recorder, plan: _core.Plan, chain: _core.Chain, like: State) -> TorchTiers | None:
@@ -393,7 +406,8 @@ def _step(loop: Loop, seen: Examined, chain: _core.Chain, plan: _core.Plan) -> T
     options, recorder, known = loop.options, seen.recorder, seen.known
     if loop.blocks.explicit is not None:
         first = State(loop.start, None)
-        return ExplicitStep(loop.blocks.explicit, recorder, first, tiers=_tiers(loop, recorder, plan, chain, first))
+        like = State(loop.blocks.explicit.kept(loop.start), None)
+        return ExplicitStep(loop.blocks.explicit, recorder, first, tiers=_tiers(loop, recorder, plan, chain, like))
     like = State(filled(seen.head.leaves, loop.around.outside.forms), loop.around.snapshot())
     return TorchStep(
         recorder,

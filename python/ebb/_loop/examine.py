@@ -172,8 +172,8 @@ def _examine_explicit(loop: Loop, blocks: Explicit) -> Examined:
         check_measurable(loop.blocks.name, loop.device)
         with torch.no_grad(), blocks.running():
             costs = explicit_costs(loop.blocks, blocks, loop.start, loop.inputs, loop.device)
-        both = costs.tape, costs.state
-        known = Remembered(costs, Weight(costs.tape), both, both)
+        whole = costs.tape + blocks.made, costs.state
+        known = Remembered(costs, Weight(costs.tape), whole, whole)
         remembered.put(loop.key, known)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *blocks.params])
     facts = Facts(blocks.params, callers=loop.inputs, differentiable=[True] * len(loop.initial), outputs=[True])

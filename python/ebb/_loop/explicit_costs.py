@@ -11,45 +11,57 @@ from torch import Tensor
 
 from ebb._loop.blocks import Blocks, Explicit, Leaves
 from ebb._loop.costs import Costs, Tried, measure_tried
+from ebb._tensor.memory import seconds_of
 from ebb._tensor.trees import addresses, rounded, storage_bytes
 
 
 class _Trial(Tried):
-    """The first block."""
+    """The first block. Where outputs are recalled they are there, and its time is that of a first run: another may have nothing to do."""
 
     def __init__(self, blocks: Explicit, initial: Leaves):
         self._blocks, self._initial = blocks, initial
 
     def forward(self) -> None:
+        self._forward()
         self._blocks.advance(0, self._initial, False)
 
-    def record(self) -> tuple[Leaves, Any]:
-        return self._blocks.record(0, self._initial, False)
+    def _forward(self) -> None:
+        self._blocks.advance(0, self._initial, self._blocks.recalls)
+
+    def record(self) -> Any:
+        return self._blocks.record(0, self._initial, self._blocks.recalls)[1]
 
     def reverse(self, tape: Any) -> list[Tensor]:
-        after, own = tape
-        self._blocks.reverse(0, own, [torch.zeros_like(leaf) for leaf in after])
+        self._blocks.reverse(0, tape, self._blocks.adjoint([None] * len(self._initial)))
         return []
 
     def plain(self, together: int) -> None:
         for _ in range(together):
             self.reverse(self.record())
 
+    def seconds(self, device: torch.device) -> tuple[float, float, float]:
+        ahead = seconds_of(self._forward, device)
+        tapes: list[Any] = []
+        recording = seconds_of(lambda: tapes.append(self.record()), device)
+        return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
+
 
 def explicit_costs(
     blocks: Blocks, explicit: Explicit, initial: Leaves, inputs: list[Tensor], device: torch.device
 ) -> Costs:
     """Runs the first block a few times, forward and back. Inside of `running`."""
-    trial = _Trial(explicit, initial)
-    after, tape = trial.record()
-    held = storage_bytes([*explicit.held(tape), *after], addresses(inputs + explicit.params))
-    state = sum(rounded(leaf.nbytes, device) for leaf in after)
-    del after, tape
     blocks.begin()
+    after, tape = explicit.record(0, initial, True)
+    kept = [leaf for leaf in explicit.kept(after) if leaf is not None]
+    held = storage_bytes([*explicit.held(tape), *kept], addresses(inputs + explicit.params))
+    state = sum(rounded(leaf.nbytes, device) for leaf in kept)
+    del after, tape, kept
+    ys = blocks.results()
+    explicit.recall(ys)
     # Gradients that come as one number take a copy more than others.
-    blocks.begin_backward([torch.zeros((), dtype=y.dtype, device=device).expand(y.shape) for y in blocks.results()])
+    blocks.begin_backward([torch.zeros((), dtype=y.dtype, device=device).expand(y.shape) for y in ys])
     try:
-        costs = measure_tried(trial, held, state, device)
+        costs = measure_tried(_Trial(explicit, initial), held, state, device)
     finally:
         explicit.forget()
-    return replace(costs, scratch=costs.scratch + explicit.beside)
+    return replace(costs, scratch=costs.scratch + explicit.beside, grows=explicit.grows)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ebb._loop.blocks import Explicit, Leaves
@@ -37,6 +36,13 @@ class ExplicitStep(TorchStep):
     def end_forward(self) -> None:
         """Blocks change nothing."""
 
+    @property
+    def recalls(self) -> bool:
+        return self._explicit.recalls
+
+    def recall(self, ys: list[Tensor]) -> None:
+        self._explicit.recall(ys)
+
     def held(self) -> list[Tensor]:
         tapes = [tape.own for tape in self._tapes.values() if isinstance(tape, _Recorded)]
         return super().held() + [tensor for tape in tapes for tensor in self._explicit.held(tape)]
@@ -56,14 +62,10 @@ class ExplicitStep(TorchStep):
         wanted = first and not self._mute
         for block in range(start, end):
             self._live, tape = self._explicit.record(block, self._live, wanted)
-            self._tapes[block] = _Recorded(tape, self._live)
+            self._tapes[block] = _Recorded(tape, self._explicit.kept(self._live))
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
-        given: list[Tensor | None] = [
-            torch.zeros_like(leaf) if gradient is None else gradient.contiguous()
-            for leaf, gradient in zip(self.initial.leaves, adjoint)
-        ]
-        super().begin_backward(given)
+        super().begin_backward(self._explicit.adjoint(adjoint))
 
     def reverse(self, start: int, end: int) -> None:
         self._live = []
@@ -72,6 +74,13 @@ class ExplicitStep(TorchStep):
             assert isinstance(tape, _Recorded)
             self._gradients.carry = self._explicit.reverse(block, tape.own, self._gradients.carry)
 
+    def _state(self) -> State:
+        return State(self._explicit.kept(self._live), None)
+
+    def _held(self, step: int) -> State:
+        return State(self._explicit.kept(self.initial.leaves), None) if step == 0 else super()._held(step)
+
     def end_backward(self) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
+        self._gradients.carry = self._explicit.of_carry(self._gradients.carry)
         self._gradients.params = self._explicit.of_params()
         return super().end_backward()

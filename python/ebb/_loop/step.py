@@ -77,6 +77,14 @@ class TorchStep:
         """Around a forward or a backward."""
         return contextlib.nullcontext()
 
+    @property
+    def recalls(self) -> bool:
+        """Blocks read the outputs when they run again."""
+        return False
+
+    def recall(self, ys: list[Tensor]) -> None:
+        """The outputs, for those that do."""
+
     def end_forward(self) -> None:
         """Raises ChangesLater where f has changed more than was known."""
         if self.around.learn():
@@ -279,7 +287,7 @@ class TorchStep:
 
     def copy(self, is_tape: bool, step: int, source: int, target: int) -> None:
         if source < 0:
-            state = State(self._live, self.around.snapshot())
+            state = self._state()
         elif source == 0:
             state = self._held(step)
         else:
@@ -298,6 +306,10 @@ class TorchStep:
                 self._beside[step] = state.snapshot.forms, state.snapshot.values
                 state = State(filled(state.leaves, state.snapshot.forms), state.snapshot, state.coded)
             self._slow.put(target - 1, step, state)
+
+    def _state(self) -> State:
+        """That is live."""
+        return State(self._live, self.around.snapshot())
 
     def _as_live(self, state: State) -> State:
         if not state.coded:

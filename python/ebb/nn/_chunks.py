@@ -21,6 +21,7 @@ from ebb._loop.engine import NOTHING, in_budget
 from ebb._loop.fits import Fits
 from ebb._loop.last_report import running_report, set_report
 from ebb.nn import _gated
+from ebb.nn._recalled import RecalledBlocks
 from ebb.nn._report import LayerReport
 from ebb.nn._segments import Kernel, Rows, Segments
 from ebb.tiers import listed
@@ -141,7 +142,10 @@ def run(call: Any) -> Any:
                 kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
                 own = kernel.start(own)
                 try:
-                    final, y, report = _one(layer, kernel, given, sizes, own, allowed.part(share), direction == 1)
+                    handed_out = directions == 1 and group == groups - 1
+                    final, y, report = _one(
+                        layer, kernel, given, sizes, own, allowed.part(share), direction == 1, handed_out
+                    )
                 except Error as error:
                     if share == 1 or error.least_budget is None or allowed.shared:
                         raise
@@ -176,7 +180,9 @@ def _one(
     states: list[Tensor],
     budget: Allowance,
     backwards: bool,
+    handed_out: bool,
 ) -> tuple[list[Tensor], Tensor, Any]:
+    """`handed_out`: the outputs are the caller's as they are."""
     states = [state.contiguous() for state in states]
     if torch.is_autocast_enabled(x.device.type):
         kernel.dtypes = _dtypes_of(kernel, x, sizes, states)
@@ -189,6 +195,7 @@ def _one(
         options = Options(
             budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,), graph=False
         )
+        recalled = handed_out and kernel.layers == 1 and isinstance(kernel, _gated.GatedKernel) and _gated.recalls(x)
         key = (
             "nn",
             layer.mode,
@@ -197,6 +204,7 @@ def _one(
             length,
             backwards,
             type(kernel),
+            recalled,
             len(kernel.weights),
             *surroundings_key([*states, *kernel.weights], [x], x.device),
         )
@@ -204,6 +212,8 @@ def _one(
         def blocks(chunk: int) -> Segments:
             name, steps = type(layer).__name__, min(chunk, length)
             if isinstance(kernel, _gated.GatedKernel):
+                if recalled:
+                    return RecalledBlocks(name, kernel, x, steps, states)
                 return _gated.GatedBlocks(name, kernel, x, steps, backwards)
             return Segments(name, kernel, x, sizes, steps, backwards)
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -54,6 +55,15 @@ def _tf32() -> bool:
     return bool(rnn.fp32_precision == "tf32")
 
 
+def recalls(x: Tensor) -> bool:
+    """Whether making the gates again by one large product takes less time than running all steps again: tensor cores multiply it."""
+    if x.dtype != torch.float32:
+        return True
+    matmul = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)
+    return bool(matmul.allow_tf32) if precision is None else bool(precision == "tf32")
+
+
 class GatedKernel:
     """A stack of layers in one direction over a chunk of time steps. Its carry has the leaves of each layer, the lowest first. Inputs
     and outputs of `advance`, `record` and `reverse`, which are called inside of `running`, are rows."""
@@ -65,13 +75,13 @@ class GatedKernel:
         self._mode = layer.mode
         self._each = len(weights) // layers
         self.weights, self.layers, self._backwards = weights, layers, backwards
-        self._layers = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
-        self._stream = 0
+        self.stack = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
+        self.stream = 0
 
     @property
     def own(self) -> list[Tensor]:
         """What it holds beside the weights."""
-        return [tensor for layer in self._layers for tensor in layer.own]
+        return [tensor for layer in self.stack for tensor in layer.own]
 
     def _of_layers(self, of_weights: list[Any]) -> list[list[Any]]:
         return [of_weights[k * self._each : (k + 1) * self._each] for k in range(self.layers)]
@@ -99,18 +109,18 @@ class GatedKernel:
     def running(self, x: Tensor) -> Iterator[None]:
         """On the device and the stream that x is on. Products are of the dtype that they are given in, whatever autocast wants."""
         with torch.cuda.device(x.device), torch.autocast(x.device.type, enabled=False):
-            self._stream = _stream(x)
+            self.stream = _stream(x)
             yield
 
     def advance(self, x: Tensor, carry: Leaves, outputs: Tensor | None) -> Leaves:
         """The carry after. Fills the outputs, if somebody wants them."""
         after: Leaves = []
         width = len(carry) // self.layers
-        for k, layer in enumerate(self._layers):
+        for k, layer in enumerate(self.stack):
             filled = outputs if k == self.layers - 1 else None
             if filled is None:
                 filled = x.new_empty(x.shape[0], layer.hidden)
-            after += layer.advance(x, carry[k * width : (k + 1) * width], filled, self._stream)
+            after += layer.advance(x, carry[k * width : (k + 1) * width], filled, self.stream)
             x = filled
         return after
 
@@ -119,8 +129,8 @@ class GatedKernel:
         after: Leaves = []
         tapes = []
         width = len(carry) // self.layers
-        for k, layer in enumerate(self._layers):
-            own, x, tape = layer.record(x, carry[k * width : (k + 1) * width], self._stream)
+        for k, layer in enumerate(self.stack):
+            own, x, tape = layer.record(x, carry[k * width : (k + 1) * width], self.stream)
             after += own
             tapes.append(tape)
         return after, x, tapes
@@ -128,33 +138,46 @@ class GatedKernel:
     def reverse(
         self,
         tapes: list[Taped],
-        of_outputs: Tensor | None,
+        of_outputs: int,
         of_carry: Leaves,
         totals: list[Totals],
         of_x: Tensor | None,
         ones: Tensor | None,
-    ) -> Leaves:
-        """The gradients of the carry before. Uses up the tapes, fills of_x, if somebody wants it, and adds to the totals."""
-        before: Leaves = []
+    ) -> None:
+        """Turns the gradients of the carry after into those of the carry before, with those of the outputs, of which this is the
+        address. Uses up the tapes, fills of_x, if somebody wants it, and adds to the totals."""
         width = len(of_carry) // self.layers
+        above: Tensor | None = None  # stays until those below have read it
         for k in reversed(range(self.layers)):
             tape = tapes.pop()
             of_inputs = of_x if k == 0 else torch.empty_like(tape.x)
             own = of_carry[k * width : (k + 1) * width]
-            before = self._layers[k].reverse(tape, of_outputs, own, totals[k], of_inputs, ones, self._stream) + before
-            of_outputs = of_inputs
-        return before
+            given = of_outputs if above is None else above.data_ptr()
+            self.stack[k].reverse(tape, given, own, totals[k], of_inputs, ones, self.stream)
+            above = of_inputs
+
+    def of_carry(self, gradients: Leaves) -> Leaves:
+        """In the dtypes of the carry."""
+        width = len(gradients) // self.layers
+        return [
+            leaf
+            for k, layer in enumerate(self.stack)
+            for leaf in layer.of_carry(gradients[k * width : (k + 1) * width])
+        ]
 
     def totals(self, wanted: list[bool]) -> list[Totals]:
-        return [layer.totals(own) for layer, own in zip(self._layers, self._of_layers(wanted))]
+        return [layer.totals(own) for layer, own in zip(self.stack, self._of_layers(wanted))]
 
     def gradients(self, totals: list[Totals]) -> list[Tensor | None]:
         """Of the weights, in their dtype."""
-        return [found for layer, own in zip(self._layers, totals) for found in layer.gradients(own)]
+        return [found for layer, own in zip(self.stack, totals) for found in layer.gradients(own)]
 
 
 class GatedBlocks(Segments):
     """A sequence in chunks that say their derivative themselves: they are `Explicit`."""
+
+    recalls = False
+    made = grows = 0
 
     def __init__(self, name: str, kernel: GatedKernel, x: Tensor, chunk: int, backwards: bool):
         super().__init__(name, kernel, x, None, chunk, backwards)
@@ -163,7 +186,7 @@ class GatedBlocks(Segments):
         self._batch = x.shape[1]
         self._totals: list[Totals] = []
         self._filled: Tensor | None = None  # the output as rows
-        self._of_given: Tensor | None = None  # the gradient of the inputs as rows
+        self._of_given: Sequence[Tensor] | None = None  # the gradient of the inputs as rows, in chunks
         self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
@@ -187,11 +210,18 @@ class GatedBlocks(Segments):
     def running(self) -> contextlib.AbstractContextManager[None]:
         return self._gated.running(self._x)
 
-    def _part(self, rows: Tensor, block: int) -> Tensor:
-        start, steps = block * self._chunk, self.steps(block)
-        if self._backwards:
-            start = self.length - start - steps
-        return rows.narrow(0, start * self._batch, steps * self._batch)
+    def _first_row(self, block: int) -> int:
+        start = block * self._chunk
+        return (self.length - start - self.steps(block) if self._backwards else start) * self._batch
+
+    def _parts(self, rows: Tensor) -> Sequence[Tensor]:
+        """One for each chunk, all views at once."""
+        sizes = [self.steps(block) * self._batch for block in range(self.count)]
+        return rows.split(sizes[::-1])[::-1] if self._backwards else rows.split(sizes)
+
+    @functools.cached_property
+    def _inputs(self) -> Sequence[Tensor]:
+        return self._parts(self._given)
 
     def begin(self) -> None:
         self._output = self._x.new_empty(self._x.shape[0], self._batch, self.params[1].shape[1])
@@ -201,35 +231,68 @@ class GatedBlocks(Segments):
         self._filled = None
         return super().results()
 
+    def recall(self, ys: list[Tensor]) -> None:
+        """Nothing is."""
+
+    def kept(self, carry: Leaves) -> Leaves:
+        return carry
+
     def _outputs(self, block: int) -> Tensor:
         assert self._filled is not None
-        return self._part(self._filled, block)
+        return self._filled.narrow(0, self._first_row(block), self.steps(block) * self._batch)
 
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
-        return self._gated.advance(self._part(self._given, block), carry, self._outputs(block) if first else None)
+        return self._gated.advance(self._inputs[block], carry, self._outputs(block) if first else None)
 
-    def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, list[Taped]]:
-        after, outputs, tapes = self._gated.record(self._part(self._given, block), carry)
+    def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, Any]:
+        after, outputs, tapes = self._gated.record(self._inputs[block], carry)
         if first:
             self._outputs(block).copy_(outputs)  # which the caller may change
         return after, tapes
 
-    def held(self, tape: list[Taped]) -> list[Tensor]:
-        return [tensor for layer in tape for tensor in layer if tensor is not None]
+    def held(self, tape: Any) -> list[Tensor]:
+        return [tensor for layer in tape for tensor in (layer.x, layer.hs, *layer.gates) if tensor is not None]
 
     def begin_backward(self, gradients: list[Tensor | None]) -> None:
         super().begin_backward(gradients)
-        self._of_given = None if self._input_gradient is None else self._input_gradient.view(self._given.shape)
+        of_x = self._input_gradient
+        self._of_given = None if of_x is None else self._parts(of_x.view(self._given.shape))
         self._totals = self._gated.totals([weight.requires_grad for weight in self.params])
         self._ones = self._x.new_ones(1, self._rows_at_most) if self._sums_biases() else None
 
-    def reverse(self, block: int, tape: list[Taped], gradients: Leaves) -> Leaves:
-        of_outputs, of_x = self._output_gradient, self._of_given
-        if of_outputs is not None:
-            of_outputs = of_outputs[self._span(block)].contiguous()
-        if of_x is not None:
-            of_x = self._part(of_x, block)
-        return self._gated.reverse(tape, of_outputs, gradients, self._totals, of_x, self._ones)
+    def adjoint(self, gradients: list[Tensor | None]) -> Leaves:
+        shape = self._batch, self.params[1].shape[1]
+        return [
+            self._x.new_zeros(shape, dtype=torch.float32)
+            if gradient is None
+            else gradient.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+            for gradient in gradients
+        ]
+
+    def of_carry(self, gradients: Leaves) -> Leaves:
+        return self._gated.of_carry(gradients)
+
+    def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
+        of_outputs, address = self._of_outputs(block)
+        self._gated.reverse(tape, address, gradients, self._totals, *self._beside(block))
+        return gradients
+
+    def _of_outputs(self, block: int) -> tuple[Tensor | None, int]:
+        """The gradient of a chunk's outputs, or what it is a part of, and its address."""
+        found = self._output_gradient
+        if found is None:
+            return None, 0
+        if found.is_contiguous():
+            return found, found.data_ptr() + self._first_row(block) * found.shape[2] * found.element_size()
+        part = found[self._span(block)].contiguous()
+        return part, part.data_ptr()
+
+    def _beside(self, block: int) -> tuple[Tensor | None, Tensor | None]:
+        """Where the gradient of a chunk's inputs goes, and a one for each of its rows."""
+        ones, rows = self._ones, self.steps(block) * self._batch
+        if ones is not None and rows < self._rows_at_most:
+            ones = ones.narrow(1, 0, rows)
+        return None if self._of_given is None else self._of_given[block], ones
 
     def of_params(self) -> list[Tensor | None]:
         return self._gated.gradients(self._totals)
