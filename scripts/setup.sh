@@ -100,11 +100,12 @@ need_python() {
   need_venv scripts/requirements.txt
 }
 
-# A CUDA compiler: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of them.
+# A compiler of CUDA 13: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of
+# them.
 need_nvcc() {
   local folder=$PWD/build/cuda-toolkit
   local toolkit=$folder/nvidia/cu13
-  command -v nvcc >/dev/null && return
+  if command -v nvcc >/dev/null && nvcc --version | grep -q 'release 13\.'; then return; fi
   if ! cmp -s scripts/requirements-cuda.txt "$folder/requirements.txt"; then
     need_lint  # there is a .venv then
     say "installing scripts/requirements-cuda.txt into build/cuda-toolkit"

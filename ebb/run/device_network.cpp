@@ -156,6 +156,9 @@ void DeviceNetwork::set_stream(void* stream) {
   CudaEvent done;
   done.record(own.stream);
   done.hold(stream);
+  own.went_forward = false;
+  own.run.abandon();
+  own.step.clear();
   own.stream = stream;
 }
 

@@ -77,7 +77,7 @@ class DeviceNetwork {
   std::int64_t state_size() const;  // floats
 
   // A cudaStream_t, for all calls from now on; to begin with the default stream. It waits for what the one before has been given, which
-  // must still be there. Not between forward and backward.
+  // must still be there. A forward whose backward has not come is forgotten.
   void set_stream(void* stream);
 
   // Writes y and the final state, where they are not null. Without an initial state it is zeros. What is read here must stay as it is

@@ -229,7 +229,10 @@ TEST_F(OnDevice, AnotherStreamGivesTheSameBits) {
   const DeviceResult all = run_on_device(net, options, data);
   net.set_stream(reinterpret_cast<void*>(2));  // cudaStreamPerThread
   EXPECT_EQ(run_on_device(net, options, data), all);
+  DeviceMemory x(static_cast<Bytes>(2 * data.x.size()));
+  net.forward(x.data(), nullptr);
   net.set_stream(nullptr);
+  expect_error(ErrorCode::invalid_argument, "backward", [&] { net.backward(nullptr); });
   EXPECT_EQ(run_on_device(net, options, data), all);
 }
 

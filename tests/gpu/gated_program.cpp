@@ -95,7 +95,7 @@ bool finished(const char* what, std::initializer_list<const Array*> results) {
   return true;
 }
 
-// Forward, forward recorded, backward.
+// Forward, forward recorded, recalled, backward.
 bool runs(const GatedShape& s) {
   const bool lstm = s.cell == GatedCell::lstm, gru = s.cell == GatedCell::gru;
   const std::int64_t gates = lstm  ? 4
@@ -127,6 +127,15 @@ bool runs(const GatedShape& s) {
   forward.products = gru ? products.at() : nullptr;
   gated_forward(s, forward, true, nullptr);
   if (!finished("recorded", {&outputs, &sums})) return false;
+  if (lstm || gru) {
+    GatedRecall recall;
+    recall.sums = sums.at();
+    recall.products = forward.products;
+    recall.field_before = lstm ? field_before.floats() : nullptr;
+    recall.fields = forward.fields;
+    gated_recall(s, recall, nullptr);
+    if (!finished("recalled", {&sums})) return false;
+  }
 
   const Array outputs_gradient = numbers(rows, 1), after_gradient = floats(state, 1),
               field_gradient = floats(state, 1), sums_gradient = numbers(gates * rows, 0),

@@ -336,6 +336,33 @@ def test_hooks_around_see_the_outputs():
     assert same(right[-4:], [p.grad for p in case.net.parameters()])
 
 
+def test_outputs_that_others_kept_at_any_address(monkeypatch):
+    """Kernels read states at multiples of 16."""
+    case = Case("LSTM", budget="memory", chunk=7)
+    case.net(case.x)[0].sum().backward()
+    case.net.zero_grad()
+    slab, seen, forward = torch.empty(1 << 22, dtype=torch.uint8), [], gated_stand_in.Core.gated_forward
+    used = [0]
+
+    def pack(tensor):
+        start = used[0] + -used[0] % 16 + tensor.element_size()
+        used[0] = start + tensor.nbytes
+        kept = slab[start : used[0]].view(tensor.dtype).view(tensor.shape)
+        kept.copy_(tensor)
+        return kept
+
+    def watched(shape, weights, bias, sums, before, *rest):
+        seen.append(before % 16)
+        forward(shape, weights, bias, sums, before, *rest)
+
+    monkeypatch.setattr(gated_stand_in.Core, "gated_forward", staticmethod(watched))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+        y, _ = case.net(case.x)
+    first = len(seen)
+    y.sum().backward()
+    assert len(seen) > first and not any(seen)
+
+
 def test_what_was_given_must_not_be_changed():
     case = Case("GRU")
     for change in (lambda: x.add_(1), lambda: case.net.weight_hh_l0.add_(1)):

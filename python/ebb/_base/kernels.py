@@ -11,7 +11,7 @@ def gpu_kernels() -> tuple[str, ...]:
     built without them, and torch's kernels run these layers. Whether a call takes them is in docs/gpu.md.
 
     >>> import ebb
-    >>> kernels = ebb.gpu_kernels()  # ("8.0", "9.0") in packages from PyPI
+    >>> kernels = ebb.gpu_kernels()  # ("8.0", "9.0") in wheels
     >>> all(float(capability) >= 8 for capability in kernels)
     True
     """

@@ -31,7 +31,8 @@ class RecalledBlocks(GatedBlocks):
         self.grows = self.made + of_sums
 
     def recall(self, ys: list[Tensor]) -> None:
-        self._filled = ys[0].detach().contiguous().view(self._given.shape[0], -1)
+        # Hooks of others may have packed it and return it at any address.
+        self._filled = self._layer.aligned(ys[0].detach().contiguous()).view(self._given.shape[0], self._layer.hidden)
         self._before = []
 
     def kept(self, carry: Leaves) -> Leaves:
