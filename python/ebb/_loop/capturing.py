@@ -32,7 +32,7 @@ _MOST = 3  # captures of one loop after the first one, since something had chang
 _ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
 _GAIN = 0.95  # of the time without graphs that they may take
 PATTERNS = 8  # of gradients, of which there are graphs
-_SMALL_WORKSPACE = 9 << 20  # bytes: PyTorch has no smaller default
+_SMALL_WORKSPACE = 24 << 20  # bytes: what is above PyTorch's smaller default, in segments of its allocator
 COMPARED = 100  # calls, of which one compares a block with what f does itself
 
 
@@ -210,7 +210,7 @@ def _of_cublas(loop: Loop) -> str:
     if workspaces < max(_SMALL_WORKSPACE, loop.options.budget.total / 4):
         return ""
     size = _core.format_bytes(workspaces)
-    return f"; cuBLAS has {size} of it, 8 MiB where CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 is set before Python starts"
+    return f"; cuBLAS has {size} of it, 22 MiB where CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 is set before Python starts"
 
 
 def _asked(loop: Loop) -> bool | None:
