@@ -119,7 +119,12 @@ PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
   Platform platform;
   platform.fast = options.budget;
   platform.copy_rate = kMemoryRate;
-  if (options.host_budget >= chain.at(0).state) {
+  const Bytes state = chain.at(0).state;
+  if (options.host_budget > 0 && options.host_budget < state) {
+    fail(ErrorCode::invalid_argument, "host_budget is ", options.host_budget,
+         " bytes, but a state of this network has ", state, "; give as many at least, or 0");
+  }
+  if (options.host_budget > 0) {
     Tier& host = platform.tiers.emplace_back();
     host.name = "host";
     host.capacity = options.host_budget;

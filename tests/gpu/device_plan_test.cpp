@@ -99,6 +99,9 @@ TEST(DevicePlan, SaysWhatIsWrong) {
   options.budget = -1;
   EXPECT_NE(words_of(options).find("budget"), std::string::npos);
   options = options_of(10);
+  options.host_budget = 100;
+  EXPECT_NE(words_of(options).find("host_budget is 100 bytes"), std::string::npos);
+  options = options_of(10);
   options.layers.clear();
   EXPECT_NE(words_of(options).find("1 layer or more"), std::string::npos);
   EXPECT_NE(words_of(options_of(0)).find("time steps"), std::string::npos);
