@@ -100,10 +100,10 @@ int train() {
     x.upload(batch.x);
     net.forward(x.data(), nullptr, nullptr, reinterpret_cast<float*>(final.data()));
     final.download(state);
-    for (std::size_t b = 0; b < kBatch; ++b)  // [B,F,H]: of each sample h, then c
+    for (std::ptrdiff_t b = 0; b < kBatch; ++b)  // [B,F,H]: of each sample h, then c
       std::copy_n(state.begin() + b * 2 * kHidden, kHidden, last.begin() + b * kHidden);
     const double loss = read_out(last, readout, batch, of_last, of_readout);
-    for (std::size_t b = 0; b < kBatch; ++b)
+    for (std::ptrdiff_t b = 0; b < kBatch; ++b)
       std::copy_n(of_last.begin() + b * kHidden, kHidden, of_state.begin() + b * 2 * kHidden);
     of_final.upload(of_state);
     net.backward(nullptr, nullptr, reinterpret_cast<const float*>(of_final.data()));

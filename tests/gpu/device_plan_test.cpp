@@ -31,11 +31,11 @@ TEST(DevicePlan, CountsWhatAChunkTakes) {
   DeviceNetworkOptions options = options_of(1000);
   options.chunk = 100;
   const DevicePlan found = device_plan(options);
-  const Bytes unit = 64 * 512;  // numbers of a row
+  const Bytes unit = Bytes{64} * 512;  // numbers of a row
   EXPECT_EQ(found.chunk, 100);
   EXPECT_EQ(found.state_bytes, (2 + 4) * unit);
   // Four gates and h of 2 bytes, c of 4; h and c before the chunk.
-  EXPECT_EQ(found.tape_bytes, 100 * (4 * 2 + 2 + 4) * unit + (2 + 4) * unit);
+  EXPECT_EQ(found.tape_bytes, 100 * Bytes{4 * 2 + 2 + 4} * unit + (2 + 4) * unit);
   EXPECT_EQ(found.plan.prediction.forwards, 10);
   EXPECT_EQ(found.plan.prediction.advances, 0);
 }
