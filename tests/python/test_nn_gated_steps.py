@@ -4,71 +4,19 @@ caller's graph. With a stand-in for the kernels on the CPU."""
 
 from __future__ import annotations
 
-import gc
 import itertools
-import weakref
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import gated_stand_in  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from gated_cases import NAMES, Case, on_a_gpu, same  # noqa: E402, F401
 
 import ebb.nn  # noqa: E402
 from ebb._tensor.memory import LiveBytes  # noqa: E402
-from ebb.nn import _chunks, _gated  # noqa: E402
+from ebb.nn import _chunks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-NAMES = ["LSTM", "GRU", "RNN"]
-
-
-@pytest.fixture(autouse=True)
-def on_a_gpu(monkeypatch):
-    gated_stand_in.use(monkeypatch)
-
-
-class Case:
-    """A layer, what it is given, and torch's own in float64 with the same weights."""
-
-    def __init__(self, name, dtype=torch.float32, steps=60, batch=3, inputs=5, hidden=8, budget="60%", chunk=7, **how):
-        torch.manual_seed(0)
-        self.net = getattr(ebb.nn, name)(inputs, hidden, budget=budget, chunk=chunk, **how).to(dtype)
-        self.exact = getattr(torch.nn, name)(inputs, hidden, **how).double()
-        self.exact.load_state_dict(self.net.state_dict())
-        self.x = torch.randn(steps, batch, inputs).to(dtype)
-        layers = self.net.num_layers * (2 if self.net.bidirectional else 1)
-        self.states = [torch.randn(layers, batch, hidden).to(dtype) for _ in range(2 if name == "LSTM" else 1)]
-
-    def freeze(self, parts):
-        for net in (self.net, self.exact):
-            for name, parameter in net.named_parameters():
-                parameter.requires_grad_(not any(part in name for part in parts))
-
-    def results(self, net=None, of_x=True, of_states=True, uses="ys"):
-        net = net or self.net
-        dtype = next(net.parameters()).dtype
-        x = self.x.to(dtype, copy=True).requires_grad_(of_x)
-        states = [state.to(dtype, copy=True).requires_grad_(of_states) for state in self.states]
-        y, last = net(x, tuple(states) if len(states) == 2 else states[0])
-        last = last if isinstance(last, tuple) else (last,)
-        loss = y.double().pow(2).mean() if "y" in uses else 0
-        if "s" in uses:
-            loss = loss + sum(state.double().sin().mean() for state in last)
-        assert loss.requires_grad
-        loss.backward()
-        found = [y, *last, x.grad, *[state.grad for state in states], *[p.grad for p in net.parameters()]]
-        net.zero_grad()
-        return [None if tensor is None else tensor.detach() for tensor in found]
-
-    def check(self, tolerance=1e-5, **how):
-        for right, found in zip(self.results(self.exact, **how), self.results(**how)):
-            assert (right is None) == (found is None)
-            if right is not None:
-                assert float((right - found.double()).abs().max()) <= tolerance * max(1e-4, float(right.abs().max()))
-
-
-def same(one, other):
-    return all((a is None and b is None) or torch.equal(a, b) for a, b in zip(one, other))
 
 
 FROZEN = [(), ("weight",), ("bias",), ("weight_hh",), ("weight_ih",), ("bias_ih",), ("bias_hh", "weight"), ("l0",)]
@@ -199,70 +147,6 @@ def test_what_is_handed_out_may_be_changed(name, how):
     assert same(*found)
 
 
-@pytest.mark.parametrize("budget", ["60%", "1GiB"])
-@pytest.mark.parametrize("how", [{}, {"batch_first": True}])
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_that_are_recalled_must_not_be_changed(name, how, budget):
-    """As torch.nn's on a GPU; the last states may."""
-    case = Case(name, budget=budget, **how)
-    x = case.x.transpose(0, 1) if how else case.x
-    found = []
-    for change in (False, True):
-        y, last = case.net(x)
-        last = last if isinstance(last, tuple) else (last,)
-        loss = y.sum() + sum(state.sum() for state in last)
-        if change:
-            with torch.no_grad():
-                for state in last:
-                    state.fill_(float("nan"))
-        loss.backward()
-        found.append([p.grad for p in case.net.parameters()])
-        case.net.zero_grad()
-    assert same(*found)
-    for change in (lambda: y.add_(1), lambda: y[1].zero_()):
-        y, _ = case.net(x)
-        loss = y.sum()
-        with torch.no_grad():
-            change()
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            loss.backward()
-
-
-@pytest.mark.parametrize("budget", ["60%", "1GiB"])
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_that_nobody_has_any_more(name, budget):
-    case = Case(name, budget=budget)
-    y, last = case.net(case.x)
-    (last[0] if isinstance(last, tuple) else last).sum().backward(retain_graph=True)
-    right = [p.grad.clone() for p in case.net.parameters()]
-    case.net.zero_grad()
-    memory = weakref.ref(y.untyped_storage())
-    del y
-    (last[0] if isinstance(last, tuple) else last).sum().backward()
-    assert same(right, [p.grad for p in case.net.parameters()])
-    gc.disable()
-    try:
-        del last
-        assert memory() is None  # nothing waits for the collector
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_are_gone_with_the_graph(name):
-    """A call that nobody goes back through."""
-    gc.collect()
-    gc.disable()
-    try:
-        for budget in ("60%", "1GiB", "60%"):
-            y, last = Case(name, budget=budget).net(torch.randn(60, 3, 5))
-            memory = weakref.ref(y.untyped_storage())
-            del y, last
-            assert memory() is None
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_two_calls_before_their_backwards(name):
     case = Case(name)
@@ -279,88 +163,6 @@ def test_two_calls_before_their_backwards(name):
         found.append([p.grad for p in case.net.parameters()])
         case.net.zero_grad()
     assert same(*found)
-
-
-def test_float32_is_recalled_where_tensor_cores_multiply_it(monkeypatch):
-    monkeypatch.undo()
-    before = torch.get_float32_matmul_precision()
-    try:
-        for precision, recalled in (("highest", False), ("high", True), ("highest", False)):
-            torch.set_float32_matmul_precision(precision)
-            assert _gated.recalls(torch.empty(0)) == recalled
-            assert _gated.recalls(torch.empty(0, dtype=torch.bfloat16))
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-class Calls(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.count += 1
-        return operation(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(("name", "most"), [("LSTM", 11), ("GRU", 15), ("RNN", 7)])
-def test_a_chunk_takes_few_calls_of_torch(name, most):
-    """Forward and backward: on a GPU each takes longer on the host than a time step there."""
-    found = []
-    for steps in (70, 210):
-        case = Case(name, steps=steps, budget="speed")
-        x = case.x.requires_grad_()
-        for _ in range(2):  # the first one measures
-            with Calls() as calls:
-                y, _ = case.net(x)
-                y.backward(torch.ones_like(y))
-        found.append(calls.count)
-    assert found[1] - found[0] <= most * (210 - 70) // 7
-
-
-def test_hooks_around_see_the_outputs():
-    """What is saved may be anywhere in the meantime."""
-    case = Case("LSTM")
-    right = case.results()
-    seen = []
-
-    def pack(tensor):
-        seen.append(tensor.shape)
-        return tensor.clone()
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed.clone()):
-        y, last = case.net(case.x, tuple(case.states))
-    assert y.shape in seen
-    loss = y.double().pow(2).mean() + sum(state.double().sin().mean() for state in last)
-    loss.backward()
-    assert same(right[-4:], [p.grad for p in case.net.parameters()])
-
-
-def test_outputs_that_others_kept_at_any_address(monkeypatch):
-    """Kernels read states at multiples of 16."""
-    case = Case("LSTM", budget="memory", chunk=7)
-    case.net(case.x)[0].sum().backward()
-    case.net.zero_grad()
-    slab, seen, forward = torch.empty(1 << 22, dtype=torch.uint8), [], gated_stand_in.Core.gated_forward
-    used = [0]
-
-    def pack(tensor):
-        start = used[0] + -used[0] % 16 + tensor.element_size()
-        used[0] = start + tensor.nbytes
-        kept = slab[start : used[0]].view(tensor.dtype).view(tensor.shape)
-        kept.copy_(tensor)
-        return kept
-
-    def watched(shape, weights, bias, sums, before, *rest):
-        seen.append(before % 16)
-        forward(shape, weights, bias, sums, before, *rest)
-
-    monkeypatch.setattr(gated_stand_in.Core, "gated_forward", staticmethod(watched))
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
-        y, _ = case.net(case.x)
-    first = len(seen)
-    y.sum().backward()
-    assert len(seen) > first and not any(seen)
 
 
 def test_what_was_given_must_not_be_changed():
