@@ -119,14 +119,8 @@ TEST_P(OfCells, AreTheSameBitsInEveryBudget) {
   EXPECT_EQ(kept.measured.forwards(), 11);
   const Bytes most = kept.measured.peak[0];
   EXPECT_LE(most, kept.predicted.peak[0]);
-  options.budget = 1;
-  Bytes least = 0;
-  try {
-    device_plan(options);
-  } catch (const Error& error) {
-    least = error.least_budget().value();
-  }
-  ASSERT_GT(least, 0);
+  const Bytes least = least_budget_of(options);
+  ASSERT_GT(least, 1);
   ASSERT_LT(least, most);
   for (const Bytes budget : {least, (2 * least + most) / 3, (least + 2 * most) / 3}) {
     options.budget = budget;
@@ -146,12 +140,7 @@ TEST_P(OfCells, AreTheSameBitsWithStatesInTheHostsMemory) {
   const DeviceData data = device_data(options);
   DeviceNetwork unlimited(options);
   const DeviceResult all = run_on_device(unlimited, options, data);
-  options.budget = 1;
-  try {
-    device_plan(options);
-  } catch (const Error& error) {
-    options.budget = error.least_budget().value();
-  }
+  options.budget = least_budget_of(options);
   options.host_budget = 1 << 20;
   DeviceNetwork net(options);
   EXPECT_EQ(run_on_device(net, options, data), all);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ebb/core/error.h"
 #include "ebb/core/half_math.h"
 #include "ebb/core/random.h"
 #include "ebb/device/device_memory.h"
@@ -122,6 +123,16 @@ std::vector<float> made_up(std::int64_t count, float scale, const std::string& n
     found[i] = scale * static_cast<float>(2 * random.uniform(i) - 1);
   if (number == "tf32") return found;
   return as_floats(as_number(found, number), number);
+}
+
+Bytes least_budget_of(DeviceNetworkOptions options) {
+  options.budget = 1;
+  try {
+    device_plan(options);
+  } catch (const Error& error) {
+    return error.least_budget().value();
+  }
+  return options.budget;
 }
 
 DeviceData device_data(const DeviceNetworkOptions& options) {

@@ -23,6 +23,9 @@ struct DeviceResult {
   friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
 };
 
+// Bytes with which such a network runs, and not with fewer.
+Bytes least_budget_of(DeviceNetworkOptions options);
+
 DeviceData device_data(const DeviceNetworkOptions& options);
 DeviceResult run_on_device(DeviceNetwork& net, const DeviceNetworkOptions& options,
                            const DeviceData& data);

@@ -2,7 +2,6 @@
 // What only a device that the host plays can be made to do.
 #include <gtest/gtest.h>
 
-#include "ebb/core/error.h"
 #include "ebb/run/device_network.h"
 #include "tests/gpu/device_run.h"
 #include "tests/stand_in/host_device.h"
@@ -19,12 +18,7 @@ TEST(StandIn, WithoutPinnedMemoryThereIsARemark) {
   const DeviceData data = device_data(options);
   DeviceNetwork unlimited(options);
   const DeviceResult all = run_on_device(unlimited, options, data);
-  options.budget = 1;
-  try {
-    device_plan(options);
-  } catch (const Error& error) {
-    options.budget = error.least_budget().value();
-  }
+  options.budget = least_budget_of(options);
   options.host_budget = 1 << 20;
   refuse_pinned_memory(true);
   DeviceNetwork net(options);
