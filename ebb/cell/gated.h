@@ -37,7 +37,7 @@ struct GatedForward {
   const void* before = nullptr;         // T [B,H]: h
   const float* field_before = nullptr;  // [B,H]
   void* outputs = nullptr;              // T [K,B,H]; its old content does not matter
-  float* field_after = nullptr;         // [B,H]
+  float* field_after = nullptr;         // [B,H]; may be field_before
   float* fields = nullptr;              // [K,B,H], of an lstm; null: nothing is recorded
   void* products = nullptr;  // T [K,B,H], of a gru: what r multiplies; null: nothing is recorded
 };

@@ -61,9 +61,16 @@ class Emulated {
     s.backwards = c_.backwards;
     s.patience = missing > 0 ? 100 : 1LL << 40;
     s.gave_up = &gave_up;
-    const Forward<T> f{weights.data(),     bias.data(),         gates.data(),
-                       before.data(),      field_before.data(), outputs.data(),
-                       field_after.data(), fields.data(),       products.data()};
+    if (in_place) field_after = field_before;
+    const Forward<T> f{weights.data(),
+                       bias.data(),
+                       gates.data(),
+                       before.data(),
+                       in_place ? field_after.data() : field_before.data(),
+                       outputs.data(),
+                       field_after.data(),
+                       fields.data(),
+                       products.data()};
     const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing;
     const auto run_parts = [&](int shared, const auto& kernel) {
       for (s.first = 0; s.first < c_.batch; s.first = s.end) {
@@ -100,7 +107,7 @@ class Emulated {
 
   int gave_up = 0, at_a_time = 0;
   bool over_gates = false;  // the gradients of the inputs' sums go where the gates are
-  bool in_place = false;    // those of the states before go where those after are
+  bool in_place = false;    // states after go where those before are, gradients the other way round
   bool recalls = false;     // what was recorded is found again from the outputs
   std::vector<T> weights, bias, given, before, outputs_gradient, gates, outputs, products,
       sums_gradient, inputs_gradient, recorded;
@@ -371,6 +378,7 @@ TEST(Gated, GradientsOfStatesInPlace) {
   apart.run<16, 1>();
   in_place.in_place = true;
   in_place.run<16, 1>();
+  EXPECT_EQ(apart.field_after, in_place.field_after);
   EXPECT_EQ(apart.before_gradient, in_place.after_gradient);
   EXPECT_EQ(apart.field_before_gradient, in_place.field_gradient);
 }

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import ebb
 import ebb.nn
@@ -17,12 +18,18 @@ MULTIPLE = {torch.float32: 16, torch.bfloat16: 32, torch.float16: 32}  # of unit
 CALLS = 8  # of one layer
 
 
-def results(net, x, states, weights, x_gradient=True):
-    """Outputs and gradients of the parameters, of the states, if there are any, and of the inputs, if that is wanted."""
+def results(net, x, states, weights, x_gradient=True, lengths=None):
+    """Outputs and gradients of the parameters, of the states, if there are any, and of the inputs, if that is wanted. With `lengths`
+    sequences are packed."""
     dtype = next(net.parameters()).dtype
     x = x.detach().to(dtype, copy=True).requires_grad_(x_gradient)
     states = [state.detach().to(dtype, copy=True).requires_grad_() for state in states]
-    y, last = net(x, tuple(states) if len(states) == 2 else states[0] if states else None)
+    given = x
+    if lengths is not None:
+        given = pack_padded_sequence(x, lengths, batch_first=net.batch_first, enforce_sorted=False)
+    y, last = net(given, tuple(states) if len(states) == 2 else states[0] if states else None)
+    if lengths is not None:
+        y, _ = pad_packed_sequence(y, batch_first=net.batch_first)
     last = last if isinstance(last, tuple) else (last,)
     (y * weights.to(dtype)).sum().add(sum(state.sin().sum() for state in last)).backward()
     leaves = [*([x] if x_gradient else []), *states, *net.parameters()]
@@ -72,6 +79,7 @@ class Call:
     batch_first: bool
     states: bool
     x_gradient: bool
+    lengths: list[int] | None
 
 
 def random_layer(rng):
@@ -99,7 +107,15 @@ def random_calls(rng):
             batch_first=rng.random() < 0.3,
             states=rng.random() < 0.6,
             x_gradient=rng.random() < 0.8,
+            lengths=random_lengths(rng, steps, batch) if rng.random() < 0.3 else None,
         )
+
+
+def random_lengths(rng, steps, batch):
+    """As long as the longest is `steps`."""
+    found = [rng.choice([1, steps, rng.randint(1, steps)]) for _ in range(batch)]
+    found[rng.randrange(batch)] = steps
+    return found
 
 
 def in_budget(ours, *given):
@@ -138,6 +154,6 @@ def check_calls(seed, device, why_not):
         reason = why_not(ours, x.transpose(0, 1) if call.batch_first else x)
         if not layer.fits or layer.hidden <= 256:  # more units may be too many for a smaller GPU
             assert (reason is None) == layer.fits, f"{what}: {reason}"
-        right = results(exact, x, states, weights, call.x_gradient)
-        error = layer.off_by(right, in_budget(ours, x, states, weights, call.x_gradient))
+        given = x, states, weights, call.x_gradient, call.lengths
+        error = layer.off_by(results(exact, *given), in_budget(ours, *given))
         assert error <= 1, f"{what}: errors are {error:.3g} times what is allowed"

@@ -168,8 +168,6 @@ def use(monkeypatch):
     monkeypatch.setattr(_gated_layer, "_core", Core)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
     monkeypatch.setattr(_gated, "recalls", lambda x: True)
-    monkeypatch.setattr(
-        _gated, "why_not", lambda layer, x, others, sizes: None if sizes is None else "sequences are packed"
-    )
+    monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)
     monkeypatch.setattr(torch.cuda, "device", anywhere)
     monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")

@@ -226,19 +226,19 @@ def test_a_graph_can_be_kept_where_everything_fits():
     assert all(torch.equal(a, b) for a, b in zip(*found))
 
 
-def test_packed_sequences_and_native_false_take_torchs_kernels(monkeypatch):
+def test_native_false_takes_torchs_kernels(monkeypatch):
     torch.manual_seed(0)
     ours, _ = pair("GRU", torch.float32, {})
     taken = []
     own = _chunks._Kernel.__call__
     monkeypatch.setattr(_chunks._Kernel, "__call__", lambda *args: taken.append(1) or own(*args))
     x, states = given(ours, torch.float32)
-    ours(x, states[0])
-    assert not taken
-    ours.native = False
-    ours(x, states[0])
-    assert taken
-    taken.clear()
-    ours.native = True
-    ours(torch.nn.utils.rnn.pack_padded_sequence(x, [STEPS, 50, 7]))
-    assert taken
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [STEPS, 50, 7])
+    for sequence in (x, packed):
+        ours.native = True
+        ours(sequence, states[0])
+        assert not taken
+        ours.native = False
+        ours(sequence, states[0])
+        assert taken
+        taken.clear()

@@ -139,7 +139,8 @@ def run(call: Any) -> Any:
                     given, *rest = [tensor.to(dtype) for tensor in (output, *own, *weights)]
                     own, weights = rest[: len(own)], rest[len(own) :]
                     around.enter_context(torch.autocast(output.device.type, enabled=False))
-                kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1)
+                # It gets the rows of packed sequences in the order in which they run.
+                kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1 and sizes is None)
                 own = kernel.start(own)
                 try:
                     handed_out = directions == 1 and group == groups - 1
@@ -202,6 +203,8 @@ def _one(
             layer.bias,
             kernel.layers,
             length,
+            # As many rows may be spread otherwise over time, with more of them in the first chunk.
+            None if sizes is None else hash(tuple(sizes.tolist())),
             backwards,
             type(kernel),
             recalled,
@@ -213,8 +216,8 @@ def _one(
             name, steps = type(layer).__name__, min(chunk, length)
             if isinstance(kernel, _gated.GatedKernel):
                 if recalled:
-                    return RecalledBlocks(name, kernel, x, steps, states)
-                return _gated.GatedBlocks(name, kernel, x, steps, backwards)
+                    return RecalledBlocks(name, kernel, x, sizes, steps, states)
+                return _gated.GatedBlocks(name, kernel, x, sizes, steps, backwards)
             return Segments(name, kernel, x, sizes, steps, backwards)
 
         if layer.chunk is not None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ebb import _core
 from ebb._tensor.trees import rounded
 from ebb.nn._gated_layer import DTYPES, GatedLayer, Leaves, Taped, Totals
+from ebb.nn._layout import Even, Layout, Layouts, Packed
 from ebb.nn._segments import Segments
 
 # Time steps that are run at once where nothing is planned: enough that a call's own time does not count, so few that what inputs add
@@ -32,10 +33,9 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
         return "inputs, states and parameters differ in dtype or device"
     if dtype == torch.float32 and not _tf32():
         return "products in float32 are asked for"
-    if sizes is not None:
-        return "sequences are packed"
+    batch = x.shape[1] if sizes is None else int(sizes[0])
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, DTYPES[dtype], 1, x.shape[1], layer.hidden_size, False)
+        shape = _core.GatedShape(layer.mode, DTYPES[dtype], 1, batch, layer.hidden_size, False)
         return _core.gated_unfit(shape) or None
 
 
@@ -98,7 +98,7 @@ class GatedKernel:
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         """A whole sequence, without gradients."""
-        blocks = GatedBlocks("", self, x, _WITHOUT_GRADIENTS, self._backwards)
+        blocks = GatedBlocks("", self, x, batch_sizes, _WITHOUT_GRADIENTS, self._backwards)
         with torch.no_grad(), self.running(x):
             blocks.begin()
             for block in range(blocks.count):
@@ -112,7 +112,7 @@ class GatedKernel:
             self.stream = _stream(x)
             yield
 
-    def advance(self, x: Tensor, carry: Leaves, outputs: Tensor | None) -> Leaves:
+    def advance(self, x: Tensor, layout: Layout, carry: Leaves, outputs: Tensor | None) -> Leaves:
         """The carry after. Fills the outputs, if somebody wants them."""
         after: Leaves = []
         width = len(carry) // self.layers
@@ -120,17 +120,17 @@ class GatedKernel:
             filled = outputs if k == self.layers - 1 else None
             if filled is None:
                 filled = x.new_empty(x.shape[0], layer.hidden)
-            after += layer.advance(x, carry[k * width : (k + 1) * width], filled, self.stream)
+            after += layer.advance(x, layout, carry[k * width : (k + 1) * width], filled, self.stream)
             x = filled
         return after
 
-    def record(self, x: Tensor, carry: Leaves) -> tuple[Leaves, Tensor, list[Taped]]:
+    def record(self, x: Tensor, layout: Layout, carry: Leaves) -> tuple[Leaves, Tensor, list[Taped]]:
         """The carry after, the outputs, which are a part of the tape, and the tape of each layer."""
         after: Leaves = []
         tapes = []
         width = len(carry) // self.layers
         for k, layer in enumerate(self.stack):
-            own, x, tape = layer.record(x, carry[k * width : (k + 1) * width], self.stream)
+            own, x, tape = layer.record(x, layout, carry[k * width : (k + 1) * width], self.stream)
             after += own
             tapes.append(tape)
         return after, x, tapes
@@ -138,6 +138,7 @@ class GatedKernel:
     def reverse(
         self,
         tapes: list[Taped],
+        layout: Layout,
         of_outputs: int,
         of_carry: Leaves,
         totals: list[Totals],
@@ -153,7 +154,7 @@ class GatedKernel:
             of_inputs = of_x if k == 0 else torch.empty_like(tape.x)
             own = of_carry[k * width : (k + 1) * width]
             given = of_outputs if above is None else above.data_ptr()
-            self.stack[k].reverse(tape, given, own, totals[k], of_inputs, ones, self.stream)
+            self.stack[k].reverse(tape, layout, given, own, totals[k], of_inputs, ones, self.stream)
             above = of_inputs
 
     def of_carry(self, gradients: Leaves) -> Leaves:
@@ -179,30 +180,33 @@ class GatedBlocks(Segments):
     recalls = False
     made = grows = 0
 
-    def __init__(self, name: str, kernel: GatedKernel, x: Tensor, chunk: int, backwards: bool):
-        super().__init__(name, kernel, x, None, chunk, backwards)
+    def __init__(
+        self, name: str, kernel: GatedKernel, x: Tensor, batch_sizes: Tensor | None, chunk: int, backwards: bool
+    ):
+        super().__init__(name, kernel, x, batch_sizes, chunk, backwards)
         self._gated = kernel
-        self._given = x.detach().flatten(0, 1)
-        self._batch = x.shape[1]
+        self._given = x.detach().flatten(0, -2)
+        self._layouts: Layouts = (
+            Even(self.length, x.shape[1], chunk, backwards)
+            if batch_sizes is None
+            else Packed(batch_sizes, chunk, backwards, x.device)
+        )
         self._totals: list[Totals] = []
         self._filled: Tensor | None = None  # the output as rows
-        self._of_given: Sequence[Tensor] | None = None  # the gradient of the inputs as rows, in chunks
+        self._of_given: Tensor | None = None  # the gradient of the inputs as rows
+        self._of_inputs: Sequence[Tensor] = []  # the same in chunks, where their rows lie in order
         self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
         summed = [w for w in kernel.weights if w.requires_grad and w.dtype != torch.float32]
         self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
-        self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in kernel.own)
+        self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in (*kernel.own, *self._layouts.held))
         if self._sums_biases():
-            self.beside += rounded(self._rows_at_most * x.element_size(), x.device)
+            self.beside += rounded(self._layouts.rows_at_most * x.element_size(), x.device)
 
     @property
     def explicit(self) -> GatedBlocks:
         return self
-
-    @property
-    def _rows_at_most(self) -> int:
-        return self._chunk * self._batch
 
     def _sums_biases(self) -> bool:
         return any(weight.requires_grad and weight.dim() == 1 for weight in self.params)
@@ -210,21 +214,22 @@ class GatedBlocks(Segments):
     def running(self) -> contextlib.AbstractContextManager[None]:
         return self._gated.running(self._x)
 
-    def _first_row(self, block: int) -> int:
-        start = block * self._chunk
-        return (self.length - start - self.steps(block) if self._backwards else start) * self._batch
-
     def _parts(self, rows: Tensor) -> Sequence[Tensor]:
-        """One for each chunk, all views at once."""
-        sizes = [self.steps(block) * self._batch for block in range(self.count)]
-        return rows.split(sizes[::-1])[::-1] if self._backwards else rows.split(sizes)
+        """One for each chunk whose rows lie in order, all views at once."""
+        counts = [self._layouts.rows(block) for block in range(self.count)]
+        return rows.split(counts[::-1])[::-1] if self._backwards else rows.split(counts)
 
     @functools.cached_property
     def _inputs(self) -> Sequence[Tensor]:
         return self._parts(self._given)
 
+    def _rows_of(self, block: int) -> Tensor:
+        """The inputs of a chunk."""
+        order = self._layouts.order(block)
+        return self._inputs[block] if order is None else self._given.index_select(0, order)
+
     def begin(self) -> None:
-        self._output = self._x.new_empty(self._x.shape[0], self._batch, self.params[1].shape[1])
+        self._output = self._x.new_empty(*self._x.shape[:-1], self.params[1].shape[1])
         self._filled = self._output.view(self._given.shape[0], -1)
 
     def results(self) -> list[Tensor]:
@@ -238,17 +243,34 @@ class GatedBlocks(Segments):
         return carry
 
     def _outputs(self, block: int) -> Tensor:
+        """Of a chunk whose rows lie in order."""
         assert self._filled is not None
-        return self._filled.narrow(0, self._first_row(block), self.steps(block) * self._batch)
+        return self._filled.narrow(0, self._layouts.first(block), self._layouts.rows(block))
 
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
-        return self._gated.advance(self._inputs[block], carry, self._outputs(block) if first else None)
+        layout, order = self._layouts.layout(block), self._layouts.order(block)
+        x = self._rows_of(block)
+        if not first or order is None:
+            return self._gated.advance(x, layout, carry, self._outputs(block) if first else None)
+        outputs = x.new_empty(layout.rows, self.params[1].shape[1])
+        after = self._gated.advance(x, layout, carry, outputs)
+        self._put(block, self._filled, outputs)
+        return after
 
     def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, Any]:
-        after, outputs, tapes = self._gated.record(self._inputs[block], carry)
+        after, outputs, tapes = self._gated.record(self._rows_of(block), self._layouts.layout(block), carry)
         if first:
-            self._outputs(block).copy_(outputs)  # which the caller may change
+            self._put(block, self._filled, outputs)  # which the caller may change
         return after, tapes
+
+    def _put(self, block: int, rows: Tensor | None, part: Tensor) -> None:
+        """A chunk's rows in their places among all."""
+        assert rows is not None
+        order = self._layouts.order(block)
+        if order is None:
+            rows.narrow(0, self._layouts.first(block), part.shape[0]).copy_(part)
+        else:
+            rows.index_copy_(0, order, part)
 
     def held(self, tape: Any) -> list[Tensor]:
         return [tensor for layer in tape for tensor in (layer.x, layer.hs, *layer.gates) if tensor is not None]
@@ -256,12 +278,14 @@ class GatedBlocks(Segments):
     def begin_backward(self, gradients: list[Tensor | None]) -> None:
         super().begin_backward(gradients)
         of_x = self._input_gradient
-        self._of_given = None if of_x is None else self._parts(of_x.view(self._given.shape))
+        self._of_given = None if of_x is None else of_x.view(self._given.shape)
+        if self._of_given is not None and self._layouts.order(0) is None:
+            self._of_inputs = self._parts(self._of_given)
         self._totals = self._gated.totals([weight.requires_grad for weight in self.params])
-        self._ones = self._x.new_ones(1, self._rows_at_most) if self._sums_biases() else None
+        self._ones = self._x.new_ones(1, self._layouts.rows_at_most) if self._sums_biases() else None
 
     def adjoint(self, gradients: list[Tensor | None]) -> Leaves:
-        shape = self._batch, self.params[1].shape[1]
+        shape = self._layouts.batch, self.params[1].shape[1]
         return [
             self._x.new_zeros(shape, dtype=torch.float32)
             if gradient is None
@@ -274,31 +298,36 @@ class GatedBlocks(Segments):
 
     def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
         of_outputs, address = self._of_outputs(block)
-        self._gated.reverse(tape, address, gradients, self._totals, *self._beside(block))
+        of_x, ones = self._beside(block)
+        self._gated.reverse(tape, self._layouts.layout(block), address, gradients, self._totals, of_x, ones)
+        if of_x is not None and not self._of_inputs:
+            self._put(block, self._of_given, of_x)
         return gradients
 
     def _of_outputs(self, block: int) -> tuple[Tensor | None, int]:
         """The gradient of a chunk's outputs, or what it is a part of, and its address."""
-        found = self._output_gradient
+        found, order = self._output_gradient, self._layouts.order(block)
         if found is None:
             return None, 0
-        if found.is_contiguous():
-            return found, found.data_ptr() + self._first_row(block) * found.shape[2] * found.element_size()
-        part = found[self._span(block)].contiguous()
+        if order is None and found.is_contiguous():
+            return found, found.data_ptr() + self._layouts.first(block) * found.shape[-1] * found.element_size()
+        part = found[self._span(block)].contiguous() if order is None else found.index_select(0, order)
         return part, part.data_ptr()
 
     def _beside(self, block: int) -> tuple[Tensor | None, Tensor | None]:
-        """Where the gradient of a chunk's inputs goes, and a one for each of its rows."""
-        ones, rows = self._ones, self.steps(block) * self._batch
-        if ones is not None and rows < self._rows_at_most:
+        """What the gradient of a chunk's inputs goes to, and a one for each of its rows."""
+        ones, rows = self._ones, self._layouts.rows(block)
+        if ones is not None and rows < self._layouts.rows_at_most:
             ones = ones.narrow(1, 0, rows)
-        return None if self._of_given is None else self._of_given[block], ones
+        if self._of_given is None:
+            return None, ones
+        return self._of_inputs[block] if self._of_inputs else self._of_given.new_empty(rows, self._given.shape[1]), ones
 
     def of_params(self) -> list[Tensor | None]:
         return self._gated.gradients(self._totals)
 
     def forget(self) -> None:
-        self._totals, self._of_given, self._ones = [], None, None
+        self._totals, self._of_given, self._of_inputs, self._ones = [], None, [], None
         self.end_backward()
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One recurrent layer over a chunk of time steps by the library's own kernels, forward and back, without autograd.
 
-Inputs and outputs are rows: a time step after the other, in each its samples. A carry is h, and c of an LSTM, [B,H] each; what an
-LSTM calls c and a GRU h is float32. Nothing here waits for the GPU."""
+Inputs and outputs are rows, which a `Layout` describes. A carry is h, and c of an LSTM, [B,H] each, of all samples: those that have
+ended keep theirs. What an LSTM calls c and a GRU h is float32. Nothing here waits for the GPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._tensor.trees import addresses
+from ebb.nn._layout import Layout
 
 Leaves = list[Any]
 Totals = list[Tensor | None]  # sums of gradients in float32, of w_ih, w_hh, b_ih and b_hh; None: not wanted
@@ -70,26 +71,26 @@ class GatedLayer:
         theirs = addresses([self._w_ih, self._given, *self._biases])
         return [t for t in kept if t is not None and not addresses([t]) & theirs]
 
-    def advance(self, x: Tensor, carry: Leaves, outputs: Tensor, stream: int) -> Leaves:
+    def advance(self, x: Tensor, layout: Layout, carry: Leaves, outputs: Tensor, stream: int) -> Leaves:
         """Fills the outputs. Returns the carry after."""
         h = self.aligned(carry[0])
-        field = self.run(self.sums(x), h.shape[0], h.data_ptr(), self.field_of(carry), outputs.data_ptr(), stream)
-        return self._after(field, outputs, h.shape[0])
+        field = self.run(self.sums(x), layout, h.data_ptr(), self.field_of(carry), outputs.data_ptr(), stream)
+        return self._after(field, outputs, layout, carry[0])
 
-    def record(self, x: Tensor, carry: Leaves, stream: int) -> tuple[Leaves, Tensor, Taped]:
+    def record(self, x: Tensor, layout: Layout, carry: Leaves, stream: int) -> tuple[Leaves, Tensor, Taped]:
         """The carry after, the outputs, which are a part of the tape, and the tape."""
-        rows, batch = x.shape[0], carry[0].shape[0]
+        rows, batch = layout.rows, layout.stretches[0].batch
         hs = x.new_empty(rows + batch, self.hidden)
-        hs.narrow(0, rows if self.backwards else 0, batch).copy_(carry[0])
+        before, outputs = self._parts(hs, layout)
+        before.copy_(carry[0].narrow(0, 0, batch))
         gates = Gates(self.sums(x), self.field_of(carry), *self._empty(x, rows))
-        steps = self._steps(hs, rows, batch)
-        field = self.run(gates.gates, batch, steps.before, gates.field, steps.outputs, stream, gates)
-        outputs = hs.narrow(0, 0 if self.backwards else batch, rows)
-        return self._after(field, outputs, batch), outputs, Taped(x, hs, gates)
+        field = self.run(gates.gates, layout, before.data_ptr(), gates.field, outputs.data_ptr(), stream, gates)
+        return self._after(field, outputs, layout, carry[0]), outputs, Taped(x, hs, gates)
 
     def reverse(
         self,
         tape: Taped,
+        layout: Layout,
         of_outputs: int,
         of_carry: Leaves,
         totals: Totals,
@@ -100,8 +101,23 @@ class GatedLayer:
         """Turns the gradients of the carry after, which are float32, into those of the carry before, with those of the outputs, of
         which this is the address. Uses up the tape, fills of_x where it is there, and adds to the totals. `ones`: [1,n], one for each
         row, where there are totals of biases."""
-        steps = self._steps(tape.hs, tape.x.shape[0], of_carry[0].shape[0])
-        self.pull_back(tape.x, tape.gates, steps, of_outputs, of_carry, totals, of_x, ones, stream)
+        before, outputs = self._parts(tape.hs, layout)
+        if layout.earlier is None:
+            hs = tape.hs.narrow(0, before.shape[0] if self.backwards else 0, layout.rows)
+        else:
+            hs = self.before_each(before, outputs, layout)
+        steps = Steps(outputs.data_ptr(), before.data_ptr(), [hs])
+        self.pull_back(tape.x, layout, tape.gates, steps, of_outputs, of_carry, totals, of_x, ones, stream)
+
+    def before_each(self, before: Tensor, outputs: Tensor, layout: Layout) -> Tensor:
+        """The h before each row, by those before the first time step of packed sequences and all outputs."""
+        assert layout.earlier is not None
+        batch = layout.stretches[0].batch
+        hs = outputs.new_empty(layout.rows, self.hidden)
+        hs.narrow(0, 0, batch).copy_(before.narrow(0, 0, batch))
+        if layout.rows > batch:
+            torch.index_select(outputs, 0, layout.earlier, out=hs.narrow(0, batch, layout.rows - batch))
+        return hs
 
     def aligned(self, h: Tensor) -> Tensor:
         """As the kernels read it."""
@@ -113,7 +129,7 @@ class GatedLayer:
         both = self._both
         return torch.mm(x, self._columns) if both is None else torch.addmm(both, x, self._columns)
 
-    def recall(self, x: Tensor, field: Tensor | None, hs: list[Tensor], batch: int, stream: int) -> Gates:
+    def recall(self, x: Tensor, layout: Layout, field: Tensor | None, hs: list[Tensor], stream: int) -> Gates:
         """What `record` would have kept, to within rounding, by the h before each row. Nothing runs step by step."""
         if self.mode.startswith("RNN"):
             return Gates(None, None)  # outputs are all that its derivative needs
@@ -127,10 +143,15 @@ class GatedLayer:
                 products = None if products is None else products.narrow(0, first, h.shape[0])
             self._add_recurrent(sums, products, h)
             first += h.shape[0]
-        shape = self._shape(x.shape[0], batch)
-        _core.gated_recall(
-            shape, gates.gates.data_ptr(), _address(gates.products), _address(field), _address(gates.fields), stream
-        )
+        for k, (first, rows, batch) in enumerate(layout.stretches):
+            _core.gated_recall(
+                self._shape(rows, batch),
+                _row(gates.gates, first),
+                _row(gates.products, first),
+                _address(field) if k == 0 else _row(gates.fields, first - layout.stretches[k - 1].batch),
+                _row(gates.fields, first),
+                stream,
+            )
         return gates
 
     def _add_recurrent(self, sums: Tensor, products: Tensor | None, h: Tensor) -> None:
@@ -147,7 +168,7 @@ class GatedLayer:
     def run(
         self,
         sums: Tensor | None,
-        batch: int,
+        layout: Layout,
         before: int,
         field: Tensor | None,
         outputs: int,
@@ -157,26 +178,33 @@ class GatedLayer:
         """All steps, from what inputs and biases add, which become the gates where it is recorded. `before`: the address of h before
         them, `outputs`: of where theirs go. Returns what is float32 of the carry after."""
         assert sums is not None
-        after = None if field is None else torch.empty_like(field)
-        _core.gated_forward(
-            self._shape(sums.shape[0], batch),
-            self._w_hh.data_ptr(),
-            _address(self._bias),
-            sums.data_ptr(),
-            before,
-            _address(field),
-            outputs,
-            _address(after),
-            0 if recorded is None else _address(recorded.fields),
-            0 if recorded is None else _address(recorded.products),
-            recorded is not None,
-            stream,
-        )
+        after, row = None, self.hidden * self._size
+        if field is not None:
+            # Samples that have ended keep theirs.
+            after = torch.empty_like(field) if layout.earlier is None else field.clone()
+        for k, (first, rows, batch) in enumerate(layout.stretches):
+            if k > 0:
+                before = outputs + (first - layout.stretches[k - 1].batch) * row
+            _core.gated_forward(
+                self._shape(rows, batch),
+                self._w_hh.data_ptr(),
+                _address(self._bias),
+                _row(sums, first),
+                before,
+                _address(field if layout.earlier is None else after),
+                outputs + first * row,
+                _address(after),
+                0 if recorded is None else _row(recorded.fields, first),
+                0 if recorded is None else _row(recorded.products, first),
+                recorded is not None,
+                stream,
+            )
         return after
 
     def pull_back(
         self,
         x: Tensor,
+        layout: Layout,
         recorded: Gates,
         steps: Steps,
         of_outputs: int,
@@ -188,29 +216,32 @@ class GatedLayer:
     ) -> None:
         """As `reverse`."""
         gates, field, fields, products = recorded
-        rows, of_h = x.shape[0], of_carry[0].data_ptr()
+        of_h, row = of_carry[0].data_ptr(), self.hidden * self._size
         of_field = _address(of_carry[1]) if self.mode == "LSTM" else 0
-        of_sums = x.new_empty(rows, self._w_hh.shape[0])
+        of_sums = x.new_empty(layout.rows, self._w_hh.shape[0])
         # A gate is read before its gradient is written.
         of_inputs = gates if self.mode == "GRU" and gates is not None else of_sums
-        _core.gated_backward(
-            self._shape(rows, of_carry[0].shape[0]),
-            self._w_hh.data_ptr(),
-            _address(gates),
-            _address(fields),
-            _address(products),
-            steps.outputs,
-            steps.before,
-            _address(field),
-            of_outputs,
-            of_h,
-            of_field,
-            of_sums.data_ptr(),
-            of_inputs.data_ptr(),
-            of_h,
-            of_field,
-            stream,
-        )
+        for k in reversed(range(len(layout.stretches))):
+            first, rows, batch = layout.stretches[k]
+            earlier = first - layout.stretches[k - 1].batch  # with k > 0, the first row of the time step before
+            _core.gated_backward(
+                self._shape(rows, batch),
+                self._w_hh.data_ptr(),
+                _row(gates, first),
+                _row(fields, first),
+                _row(products, first),
+                steps.outputs + first * row,
+                steps.before if k == 0 else steps.outputs + earlier * row,
+                _address(field) if k == 0 else _row(fields, earlier),
+                of_outputs + first * row if of_outputs != 0 else 0,
+                of_h,
+                of_field,
+                _row(of_sums, first),
+                _row(of_inputs, first),
+                of_h,
+                of_field,
+                stream,
+            )
         if of_x is not None:
             torch.mm(of_inputs, self._w_ih, out=of_x)
         self._add_up(totals, x, steps.hs, of_sums, of_inputs, ones)
@@ -282,18 +313,25 @@ class GatedLayer:
         """What is float32 of it."""
         return carry[-1] if self.mode in ("LSTM", "GRU") else None
 
-    def _steps(self, hs: Tensor, rows: int, batch: int) -> Steps:
+    def _parts(self, hs: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Of h before the first time step and all outputs in one piece."""
-        start, row = hs.data_ptr(), self.hidden * self._size
+        batch = layout.stretches[0].batch
         if self.backwards:
-            return Steps(start, start + rows * row, [hs.narrow(0, batch, rows)])
-        return Steps(start + batch * row, start, [hs.narrow(0, 0, rows)])
+            return hs.narrow(0, layout.rows, batch), hs.narrow(0, 0, layout.rows)
+        return hs.narrow(0, 0, batch), hs.narrow(0, batch, layout.rows)
 
-    def _after(self, field: Tensor | None, outputs: Tensor, batch: int) -> Leaves:
+    def _after(self, field: Tensor | None, outputs: Tensor, layout: Layout, before: Tensor) -> Leaves:
+        """`before`: h as it was."""
         if self.mode == "GRU":
             return [field]
-        last = 0 if self.backwards else outputs.shape[0] - batch
-        h = outputs.narrow(0, last, batch).clone()  # the outputs are the caller's, or are gone soon
+        if layout.earlier is None:
+            batch = layout.stretches[0].batch
+            last = 0 if self.backwards else layout.rows - batch
+            h = outputs.narrow(0, last, batch).clone()  # the outputs are the caller's, or are gone soon
+        else:
+            h = before.clone()
+            for first, rows, batch in layout.stretches:
+                h.narrow(0, 0, batch).copy_(outputs.narrow(0, first + rows - batch, batch))
         return [h] if field is None else [h, field]
 
     @functools.cached_property
@@ -323,6 +361,13 @@ class GatedLayer:
 
 def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
+
+
+def _row(tensor: Tensor | None, row: int) -> int:
+    """Its address."""
+    if tensor is None:
+        return 0
+    return tensor.data_ptr() + (row * tensor.stride(0) * tensor.element_size() if row > 0 else 0)
 
 
 Adds = Callable[[Tensor, Tensor, Tensor], object]
