@@ -39,7 +39,7 @@ class Case:
         net = net or self.net
         dtype = next(net.parameters()).dtype
         x = self.x.to(dtype, copy=True).requires_grad_(of_x)
-        states = [state.to(dtype, copy=True).requires_grad_(of_states) for state in self.states]
+        states = [state.detach().to(dtype).requires_grad_(of_states) for state in self.states]  # where they lie
         y, last = net(x, tuple(states) if len(states) == 2 else states[0])
         last = last if isinstance(last, tuple) else (last,)
         loss = y.double().pow(2).mean() if "y" in uses else 0

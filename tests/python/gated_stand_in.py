@@ -82,6 +82,7 @@ def forward(
 
 def recall(s, sums, products, field_before, fields, stream):
     sums, products, fields = s.rows(sums, GATES[s.cell]), s.rows(products), s.rows(fields, dtype=torch.float32)
+    assert field_before % 8 == 0, "two numbers are read at a time"
     field = s.states(field_before)
     for t in s.order:
         if s.cell == "LSTM":

@@ -265,8 +265,9 @@ def test_layers_share_a_budget():
     assert budget.held == 0 and 0 < budget.peak <= budget.total
 
 
-def test_states_that_lie_anywhere():
-    case = Case("LSTM")
+@pytest.mark.parametrize("name", NAMES)
+def test_states_that_lie_anywhere(name):
+    case = Case(name)
     right = case.results()
     states = case.states
     case.states = [torch.cat([state.new_zeros(1), state.flatten()])[1:].view_as(state) for state in states]

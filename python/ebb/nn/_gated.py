@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._tensor.trees import rounded
-from ebb.nn._gated_layer import DTYPES, GatedLayer, Leaves, Taped, Totals
+from ebb.nn._gated_layer import AT_ONCE, DTYPES, GatedLayer, Leaves, Taped, Totals
 from ebb.nn._layout import Even, Layout, Layouts, Packed
 from ebb.nn._segments import Segments
 
@@ -89,7 +89,8 @@ class GatedKernel:
     def start(self, states: list[Tensor]) -> list[Tensor]:
         """What an LSTM calls c and a GRU h goes on in float32."""
         if self._mode in ("LSTM", "GRU"):
-            states = [*states[:-1], states[-1].float()]
+            field = states[-1].float()
+            states = [*states[:-1], field.clone() if field.data_ptr() % AT_ONCE != 0 else field]
         return [state[k] for k in range(self.layers) for state in states]
 
     def end(self, states: list[Tensor]) -> list[Tensor]:

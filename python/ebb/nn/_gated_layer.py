@@ -21,7 +21,7 @@ Leaves = list[Any]
 Totals = list[Tensor | None]  # sums of gradients in float32, of w_ih, w_hh, b_ih and b_hh; None: not wanted
 
 DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
-_AT_ONCE = 16  # bytes that kernels read, at addresses that are multiples of it
+AT_ONCE = 16  # bytes that kernels read, at addresses that are multiples of it
 
 
 class Gates(NamedTuple):
@@ -56,7 +56,7 @@ class GatedLayer:
         self.mode, self.backwards = mode, backwards
         self._w_ih, w_hh, *self._biases = [weight.detach() for weight in weights]
         self._given, self._w_hh = w_hh, w_hh.contiguous()
-        if self._w_hh.data_ptr() % _AT_ONCE != 0:
+        if self._w_hh.data_ptr() % AT_ONCE != 0:
             self._w_hh = self._w_hh.clone()
         self.hidden = w_hh.shape[1]
         self._columns, self._recurrent = self._w_ih.t(), self._w_hh.t()
@@ -122,7 +122,7 @@ class GatedLayer:
     def aligned(self, h: Tensor) -> Tensor:
         """As the kernels read it."""
         h = h.to(self._dtype)
-        return h if h.data_ptr() % _AT_ONCE == 0 else h.clone()
+        return h if h.data_ptr() % AT_ONCE == 0 else h.clone()
 
     def sums(self, x: Tensor) -> Tensor:
         """What inputs and biases add."""
