@@ -325,3 +325,13 @@ def test_weights_that_moved_between_forward_and_backward(gpu):
     with pytest.raises(ebb.Error, match="has moved since"):
         ys.sum().backward()
     assert gpu.replays == replays
+
+
+def test_what_f_reads_is_changed_between_forward_and_backward():
+    for _ in range(3):
+        cases.changed_before_backward(HIDDEN, budget=ROOM, graph=True)
+    assert ran_as_graphs()
+    with pytest.raises(ebb.Error, match="changed in place between forward and backward"):
+        for _ in range(3):
+            cases.changed_before_backward(300_000, budget=ROOM, graph=True)  # of so much there is no copy
+    assert ran_as_graphs()

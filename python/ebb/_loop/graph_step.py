@@ -159,7 +159,7 @@ class GraphStep(TorchStep):
                 raise Error(
                     f"{self.blocks.name}: a tensor of shape {list(tensor.shape)} that f uses has moved since the forward ran, so "
                     "that CUDA graphs would read what is there no more",
-                    remedy="change tensors in place between forward and backward, or give graph=False",
+                    remedy="move tensors after the backward pass, or give graph=False",
                 )
 
     def _check_still(self) -> None:
@@ -170,8 +170,8 @@ class GraphStep(TorchStep):
         self._begins = True
 
     def _reverse(self, block: int, tape: Tape) -> None:
-        if self._begins:
-            self._begins = False
+        begins, self._begins = self._begins, False
+        if begins:
             self._graphs.begin_backward(self.facts.params)
         if not isinstance(tape, _StateTape):
             self._gradients.params = self._graphs.of_params()
@@ -184,6 +184,10 @@ class GraphStep(TorchStep):
             for m, outputs in enumerate(after):
                 if outputs is not None:
                     self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
+        if begins and self.around.stale():
+            self.recorder.taped(
+                block, tape.carry
+            )  # which is refused where f reads one of them: a graph tells nobody what it reads
         self.around.restore(tape.snapshot)
         expected = self._expected(tape, given, seeds) if block == self._compared_back else None
         back = Back(block, tape.carry, self._gradients, given, seeds)

@@ -16,6 +16,7 @@ from ebb._tensor.cached import Cached
 from ebb._tensor.outside import Form, Outside
 from ebb._tensor.places import Seen
 from ebb._tensor.reach import Reach
+from ebb._tensor.reads import Reads
 from ebb._tensor.values import Value, global_generators, same_value, value_of
 
 _SMALL = 1 << 20  # bytes of a tensor beside modules whose values are compared, not only its version
@@ -281,13 +282,35 @@ class Surroundings:
         kept, undone = self.snapshot(), self.outside.as_seen(self._still.places)  # the caller may have reset something
         try:
             with contextlib.ExitStack() as stack:
+                stack.enter_context(self._as_read())
                 stack.enter_context(self.cached.again())
                 stack.enter_context(self.casting())
+                if stale := self.stale():
+                    stack.enter_context(Reads(stale))
                 yield
         finally:
             self.restore(kept)
             for place, key, value in undone:
                 place.put(key, value)
+
+    @contextlib.contextmanager
+    def _as_read(self) -> Iterator[None]:
+        """With what the caller has changed in place since the loop began as it was then."""
+        changed = {id(b) for b in self.changed}
+        known = zip(self._all_buffers, self._still.buffers, self._still.versions)
+        since = [(b, old, b.detach().clone()) for b, old, then in known if b._version != then and id(b) not in changed]
+        try:
+            for buffer, old, _ in since:
+                buffer.data.copy_(old)
+            yield
+        finally:
+            for buffer, _, now in since:
+                buffer.data.copy_(now)
+
+    def stale(self) -> list[Tensor]:
+        """What the caller has changed in place since the loop began and there is no copy of."""
+        then = self._still.versions[len(self._all_buffers) :]
+        return [tensor for tensor, version in zip(self._fixed, then) if tensor._version != version]
 
     @contextlib.contextmanager
     def casting(self) -> Iterator[None]:
