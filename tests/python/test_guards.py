@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import deque
 
@@ -41,6 +42,7 @@ class Net(torch.nn.Module):
         return self.linear(x) * self.factor * settings.level
 
 
+_forward = Net.forward
 settings = types.ModuleType("settings_of_a_user")
 settings.level = 1.0
 net = Net()
@@ -61,6 +63,18 @@ def _limit():
     limit += 1.0
 
 
+def _other_forward(self, x):
+    return self.linear(x) * self.factor * settings.level * 2
+
+
+_other_forward.__name__ = "forward"
+
+
+def _method():
+    forwards = (_forward, _other_forward)
+    Net.forward = forwards[Net.forward is _forward]
+
+
 def _default_dtype():
     torch.set_default_dtype(torch.float64)
 
@@ -79,6 +93,7 @@ CHANGES = {
     "host tensor": (lambda: net.scale.add_(1), "Net"),
     "moved": (lambda: setattr(net.linear.weight, "data", net.linear.weight.data.clone()), "Linear"),
     "frozen": (lambda: net.linear.bias.requires_grad_(not net.linear.bias.requires_grad), "Linear"),
+    "method of a class": (_method, "code"),
     "mode": (lambda: net.train(not net.training), "training"),
     "settings of torch": (_default_dtype, "dtype"),
 }
@@ -129,6 +144,83 @@ def test_reasons():
     leaf.append(object())
     assert "more objects" in reason_against(Surroundings(lambda h, x: (deep, h), CPU, True))
     assert reason_against(around) is None
+
+
+@functools.lru_cache
+def _table():
+    return torch.ones(2)
+
+
+def test_what_cannot_be_looked_into():
+    values = {"a": torch.ones(2)}.values()
+    for inner in (lambda h, x: (h + _table(), x), lambda h, x: (h + sum(values), x)):
+        assert "cannot be looked into" in reason_against(Surroundings(inner, CPU, True))
+
+
+class Trainer:
+    """As one of Lightning's."""
+
+    __module__ = "lightning.pytorch.trainer.trainer"
+    global_step = 1
+
+
+class Base(torch.nn.Module):
+    """As Lightning's, whose properties read its trainer."""
+
+    __module__ = "lightning.pytorch.core.module"
+
+    @property
+    def global_step(self):
+        return self._trainer.global_step
+
+    @property
+    def device(self):
+        return CPU
+
+
+class Lit(Base):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+        self._trainer = Trainer()
+
+    def forward(self, h, x):
+        return self.linear(x) + h.to(self.device), None
+
+    def gain(self):
+        return self.global_step
+
+    def scaled(self, h, x):
+        return self.linear(x) * self.gain(), None
+
+    def directly(self, h, x):
+        return self.linear(x) * self._trainer.global_step, None
+
+    def training_step(self, batch):
+        self.log("loss", self.global_step)
+
+
+def test_what_runs_a_model_is_not_read_by_its_steps():
+    model, trainer = Lit(), Trainer()
+    for good in (model, model.forward, lambda h, x: model(h, x)):
+        assert reason_against(Surroundings(good, CPU, True)) is None
+    for bad in (
+        model.scaled,
+        model.directly,
+        lambda h, x: model.scaled(h, x),
+        lambda h, x: (h * trainer.global_step, x),
+    ):
+        assert "cannot be looked into" in reason_against(Surroundings(bad, CPU, True))
+
+
+def test_scripted_modules():
+    cell = torch.jit.script(torch.nn.GRUCell(2, 3))
+    xs = torch.randn(50, 1, 2)
+    found = []
+    for words in ({}, {"budget": "20KiB", "chunk": 5}):
+        _, ys = ebb.scan(lambda h, x: (cell(x, h),) * 2, torch.zeros(1, 3), xs, **words)
+        found.append(torch.autograd.grad(ys.sum(), list(cell.parameters())))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_graphs_need_a_gpu():

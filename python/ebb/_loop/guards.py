@@ -63,7 +63,7 @@ def guard_of(around: Surroundings, changing: Changing, device: torch.device) -> 
     theirs = {id(t) for t in leaves_of(lying)}
     return Guard(
         tuple(_tensor(t) for t in around.tensors() if id(t) not in theirs),
-        values,
+        {**values, "the code of a function": around.code},
         tuple(_of_part(part) for module in around.modules for part in module.modules()),
         _settings(device),
     )

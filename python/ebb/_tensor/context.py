@@ -5,6 +5,7 @@ it changes in place (running statistics and the like), and what it binds anew.""
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -80,6 +81,9 @@ class Surroundings:
         self._all_values = [value for value in values if value is not None] + (global_generators() if random else [])
         self._moving_values: list[Value] = []
         self.complete = found.complete  # all that f can read was looked at
+        self.code = frozenset(  # of all that f can call
+            thing.__code__ for thing in found.known.values() if isinstance(thing, types.FunctionType)
+        )
         self.draws = False  # f draws random numbers
         self.draws_elsewhere = False  # and not only from the device's own generator
         self.changed: list[Tensor] = []  # buffers that f changes

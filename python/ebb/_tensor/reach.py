@@ -31,9 +31,11 @@ _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 # Their objects run a model, with loaders, loggers and thousands of values that no step changes. ebb's own are reports.
 _RUNNERS = frozenset({"accelerate", "ebb", "lightning", "lightning_fabric", "pytorch_lightning"})
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "torch"} | _RUNNERS
+# What the modules of such packages have beside those of PyTorch and does not come from what runs them.
+_OF_MODELS = frozenset(dir(torch.nn.Module)) | {"device", "dtype", "hparams"}
 _SIMPLE = (str, bytes, int, float, complex, types.ModuleType, types.BuiltinFunctionType)
 # Whose contents change and cannot be looked at.
-_OPAQUE = (
+_OPAQUE: tuple[type, ...] = (
     array.array,
     ctypes._SimpleCData.__base__ or ctypes._SimpleCData,
     contextvars.ContextVar,
@@ -41,9 +43,14 @@ _OPAQUE = (
     itertools.count,
     itertools.cycle,
     memoryview,
+    type({}.items()),
+    type({}.keys()),
+    type({}.values()),
     types.GeneratorType,
     types.MappingProxyType,
 )
+# What a cache returns lies in the cache alone.
+_CACHE = type(functools.lru_cache(lambda: None))
 # Functions through which code reaches what it does not name.
 _ANYTHING = frozenset({"eval", "exec", "globals"})
 _FIXED = (*_SIMPLE, type(None), torch.dtype, torch.device, torch.Size)
@@ -54,7 +61,8 @@ class Reach:
     What is reached in other ways is not found.
 
     modules: outermost only. tensors: those that are no parameters and no buffers. places: where a function may put a
-    value. known: all that was found, by id. names: that code uses, of attributes too. complete: nothing was left out since it is too much, or too deep."""
+    value. known: all that was found, by id. names: that code uses, of attributes too. complete: nothing was left out that may be read,
+    since it is too much, too deep, or cannot be looked into."""
 
     def __init__(self, function: Any, modules: Iterable[torch.nn.Module] = ()):
         self.modules: list[torch.nn.Module] = []
@@ -66,6 +74,11 @@ class Reach:
         self.complete = True
         self._classes: set[type] = set()
         self._files: dict[int, types.ModuleType] = {}  # modules of Python, by id
+        self._methods: dict[int, str] = {}  # functions that were found in classes, by id, with their names there
+        self._uses: dict[int, list[str]] = {}  # names in the code of a function, by its id
+        self._called: set[int] = set()  # of those the ones that were found in another way too, by id
+        self._runners: set[str] = set()  # attributes that are objects which run a model
+        self._leads: set[str] = set()  # and those that may lead to one
         self._modules_seen: set[tuple[str, ...]] = set()
         self._found: collections.deque[tuple[Any, int, str]] = collections.deque()
         self._found.extend((module, 0, "") for module in modules)
@@ -75,7 +88,7 @@ class Reach:
             for inner, name in self._of_module(module, sorted(self.names)):
                 self._found.append((inner, 1, name))
         self._walk()
-        self.complete = self.complete and not self._found
+        self.complete = self.complete and not self._found and not self._reads_runners()
 
     def _walk(self) -> None:
         while self._found and len(self.known) <= _MOST:
@@ -101,6 +114,9 @@ class Reach:
             self._take_class(value, depth)
         elif isinstance(value, _OPAQUE) or _is_iterator(value):
             self.complete = False
+        elif isinstance(value, _CACHE):
+            self.complete = False
+            self._found.append((value.__wrapped__, depth, name))
         elif not isinstance(value, _SIMPLE):
             if not isinstance(value, types.FunctionType):
                 self._take_class(type(value), depth)
@@ -116,7 +132,9 @@ class Reach:
         for part in module.modules():
             self.known[id(part)] = part
             owner = type(part).__name__
-            self.places += [Names(names, owner) for names in (part._parameters, part._buffers, part._modules)]
+            # Those of torch.jit.script have none that can be put elsewhere.
+            own = [names for names in (part._parameters, part._buffers, part._modules) if isinstance(names, dict)]
+            self.places += [Names(names, owner) for names in own]
             for tensor in (*part._parameters.values(), *part._buffers.values()):
                 self._take_attributes(tensor, depth)
             if _is_ours(type(part)) or type(part).__module__.startswith("torch._dynamo."):
@@ -139,17 +157,38 @@ class Reach:
         for each in (*kind.__mro__, *inspect.getmro(type(kind))):
             # Of a metaclass that was made in C this may be a descriptor.
             module = each.__module__ if isinstance(each.__module__, str) else "builtins"
-            if module.partition(".")[0] in _LIBRARIES or each in self._classes:
+            root = module.partition(".")[0]
+            if root in _RUNNERS and not _is_ours(each) and issubclass(each, torch.nn.Module):
+                self._leads.update(vars(each).keys() - _OF_MODELS)
+            if root in _LIBRARIES or each in self._classes:
                 continue
             self._classes.add(each)
             attributes = Attributes(each)
             self.places.append(attributes)
             for key, inner in zip(attributes.keys(), attributes.values()):
                 self._found.append((inner, depth + 1, attributes.said(key)))
-            for inner in vars(each).values():
+            for key, inner in vars(each).items():
                 inner = inner.fget if isinstance(inner, property) else getattr(inner, "__func__", inner)
                 if isinstance(inner, (types.FunctionType, type)):
+                    self._methods[id(inner)] = key
                     self._found.append((inner, depth + 1, inner.__name__))
+
+    def _reads_runners(self) -> bool:
+        """Whether code that may run names an object which runs the model, or what leads to one."""
+        if not self._runners:
+            return False
+        names = {
+            name for key, used in self._uses.items() if key in self._called or key not in self._methods for name in used
+        }
+        by_name: dict[str, set[str]] = {}
+        for key, name in self._methods.items():
+            by_name.setdefault(name, set()).update(self._uses.get(key, ()))
+        found = collections.deque(["forward", *names])
+        while found:
+            new = by_name.pop(found.popleft(), set()) - names
+            names |= new
+            found.extend(new)
+        return not names.isdisjoint(self._runners | self._leads)
 
     def _inside(self, value: Any, name: str) -> Iterator[tuple[Any, str]]:
         if type(value).__module__ != "builtins" and isinstance(value, (list, dict, set, tuple, collections.deque)):
@@ -172,6 +211,7 @@ class Reach:
         elif isinstance(value, weakref.ReferenceType):
             yield value(), name
         elif isinstance(value, types.MethodType):
+            self._called.add(id(value.__func__))
             yield from ((inner, name) for inner in (value.__self__, value.__func__))
         elif isinstance(value, types.FunctionType):
             yield from self._of_function(value)
@@ -185,6 +225,9 @@ class Reach:
             if slots.keys() and type(value).__module__.partition(".")[0] not in _LIBRARIES:
                 self.places.append(slots)
                 yield from zip(slots.values(), (slots.said(key) for key in slots.keys()))
+        elif not _is_ours(type(value)):
+            own = name.rpartition(".")[2]
+            self._runners |= {own, own.lstrip("_")}
 
     def _is_short(self, container: Any) -> bool:
         short = len(container) <= _LONGEST
@@ -206,6 +249,7 @@ class Reach:
         if str(everywhere.get("__name__")).partition(".")[0] in _LIBRARIES:
             return
         used = list(_names_of(function.__code__))
+        self._uses[id(function)] = [*used, *function.__code__.co_freevars]
         self.names.update(used)
         if _ANYTHING.intersection(used) and _calls_anything(function.__code__):
             self.complete = False
