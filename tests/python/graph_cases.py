@@ -287,6 +287,44 @@ def slope_read_from(path: pathlib.Path) -> Case:
     return Case(cell, f, zeros(), inputs())
 
 
+def weight_slope_read_from(path: pathlib.Path) -> Case:
+    """A number in a file scales the gradient of a weight, and nothing else."""
+    cell = torch.nn.GRUCell(INPUTS, HIDDEN).to(DEVICE)
+    weight = torch.nn.Parameter(torch.ones(HIDDEN, device=DEVICE))
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w):
+            return w * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * float(path.read_text())
+
+    def f(h, x):
+        h = cell(x, h)
+        return h, h * Scaled.apply(weight)
+
+    return Case(torch.nn.ParameterList([weight, *cell.parameters()]), f, zeros(), inputs())
+
+
+def statistics_read_from(path: pathlib.Path) -> Case:
+    """A number in a file goes to a buffer, which nothing else is made of."""
+    module = torch.nn.Linear(INPUTS, HIDDEN).to(DEVICE)
+    module.register_buffer("mean", zeros(HIDDEN))
+
+    def f(h, x):
+        h = torch.tanh(module(x) + h)
+        with torch.no_grad():
+            module.mean.mul_(0.9).add_(h.mean(0), alpha=float(path.read_text()))
+        return h, h
+
+    return Case(module, f, zeros(), inputs())
+
+
+READ_FROM_A_FILE = [slope_read_from, weight_slope_read_from, statistics_read_from]
+
+
 def expect_forgotten(case: Case, path: pathlib.Path) -> None:
     """Another number in the file that f reads is an error at the next comparison, and then the graphs are captured anew."""
     captured(case)

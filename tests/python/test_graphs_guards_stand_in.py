@@ -283,12 +283,12 @@ def test_what_a_graph_repeats_wrongly_is_an_error(monkeypatch, tmp_path):
     expect_forgotten(case, path)
 
 
-def test_what_a_graph_repeats_wrongly_in_backward_is_an_error(monkeypatch, tmp_path):
+@pytest.mark.parametrize("kind", cases.READ_FROM_A_FILE)
+def test_gradients_and_buffers_that_a_graph_repeats_wrongly_are_an_error(kind, monkeypatch, tmp_path):
     monkeypatch.setattr("ebb._loop.engine.COMPARED", 3)
-    path = tmp_path / "slope"
+    path = tmp_path / "number"
     path.write_text("1.0")
-    case = cases.slope_read_from(path)
-    expect_forgotten(case, path)
+    expect_forgotten(kind(path), path)
 
 
 def test_budgets_without_room_are_compared_too(monkeypatch, tmp_path):

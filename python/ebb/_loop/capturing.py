@@ -27,6 +27,7 @@ from ebb._tensor.capture import CannotCapture, least_workspace, workspace_bytes
 from ebb._tensor.context import Changing, Surroundings
 from ebb._tensor.memory import seconds_of
 from ebb._tensor.outside import Form, filled, forms_key
+from ebb._tensor.trees import rounded
 
 _MOST = 3  # captures of one loop after the first one, since something had changed that a replay does not see; or since there is room
 _ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
@@ -76,10 +77,10 @@ class Captured:
             self._fitting[key] = any(needed is not None and needed <= limit for needed in needs)
         return self._fitting[key]
 
-    def room_to_compare(self, loop: Loop, eager: Costs) -> tuple[int, str | None]:
+    def room_to_compare(self, loop: Loop, eager: Costs, params: list[Tensor]) -> tuple[int, str | None]:
         """Bytes that a plan leaves for a block that f itself runs too, for comparison; where there is no room for it, none and a
         remark."""
-        taken = eager.scratch + eager.tape
+        taken = eager.scratch + eager.tape + sum(rounded(p.nbytes, loop.device) for p in params)
         if self.fits(loop, taken):
             return taken, None
         more = _core.format_bytes(taken)

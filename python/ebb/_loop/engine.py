@@ -263,7 +263,7 @@ def _with_graphs(loop: Loop, captured: Captured, known: Remembered) -> InBudget:
     recorder = captured.recorder(loop)
     blocks.expect(captured.outputs)
     turn, left = divmod(captured.uses + 1, COMPARED)
-    beside, said = captured.room_to_compare(loop, known.costs)
+    beside, said = captured.room_to_compare(loop, known.costs, recorder.facts.params)
     offer, plan = plan_for(blocks.name, captured.offers(loop, beside if left == 0 else 0), options)
     report = Report.of(plan, extent_of(blocks, loop.device), options.budget.total, captured.costs)
     report.graphs = True

@@ -14,7 +14,7 @@ from ebb import _core
 from ebb._base.errors import Error
 from ebb._loop.blocks import Leaves
 from ebb._loop.graphs import Advance, Graphs, check_alike_f
-from ebb._loop.recorder import Back
+from ebb._loop.recorder import Back, Gradients
 from ebb._loop.step import TorchStep
 from ebb._loop.surprises import ChangesLater
 from ebb._loop.tape import Pattern, State, Tape
@@ -126,6 +126,9 @@ class GraphStep(TorchStep):
         self.around.restore(before)
         with suppress(torch.cuda.OutOfMemoryError):  # another call may have room for it
             self._graphs.compare(self.recorder, block, found, live)
+            own = self.around.snapshot()
+            if own is not None and after is not None:
+                check_alike_f(self.recorder, block, after.buffers, own.buffers)
         self.around.restore(after)
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:
@@ -194,7 +197,8 @@ class GraphStep(TorchStep):
         of_inputs = self._graphs.reverse(self.recorder, back)
         if expected is not None and of_inputs is not None:
             try:
-                check_alike_f(self.recorder, block, [*self._gradients.carry, *of_inputs], expected)
+                now = [*self._gradients.carry, *of_inputs, *self._graphs.of_params()]
+                check_alike_f(self.recorder, block, now, expected)
             except Error:
                 self._wrong()
                 raise
@@ -207,18 +211,20 @@ class GraphStep(TorchStep):
     def _expected(
         self, tape: _StateTape, given: list[Tensor | None], seeds: list[Tensor | None]
     ) -> list[Tensor | None] | None:
-        """The gradients of the carry and of the inputs by f itself, for comparison; None: the device has no memory for that."""
+        """The gradients of the carry, of the inputs and of the parameters by f itself, for comparison; None: the device has no memory
+        for that."""
         block, self._compared_back = self._compared_back, None
         assert block is not None
         try:
             recorded, _ = self.recorder.taped(block, tape.carry)
-            own = self.recorder.no_gradients([None if t is None else t.clone() for t in self._gradients.carry])
+            by_now = self._gradients.carry, self._graphs.of_params()
+            own = Gradients(*([None if t is None else t.clone() for t in each] for each in by_now))
             of_inputs = self.recorder.pull_back(recorded, own, given, seeds)
         except torch.cuda.OutOfMemoryError:
             return None
         finally:
             self.around.restore(tape.snapshot)
-        return [*own.carry, *of_inputs]
+        return [*own.carry, *of_inputs, *own.params]
 
     def _reversed_without(
         self, block: int, live: Leaves, given: list[Tensor | None], seeds: list[Tensor | None]
