@@ -289,7 +289,7 @@ def test_weights_that_moved_between_forward_and_backward():
 
 def test_what_f_reads_is_changed_between_forward_and_backward():
     for _ in range(3):
-        cases.changed_before_backward(HIDDEN, budget=ROOM, graph=True)
+        cases.changed_before_backward(cases.HIDDEN, budget=ROOM, graph=True)
     assert ran_as_graphs()
     with pytest.raises(ebb.Error, match="changed in place between forward and backward"):
         for _ in range(3):
