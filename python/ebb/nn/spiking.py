@@ -11,6 +11,7 @@ import torch
 
 from ebb._base.budget import Budget
 from ebb._base.errors import Error
+from ebb._loop.arguments import checked_graph
 from ebb._loop.last_report import last_report, reported, set_report
 from ebb._loop.scan import scan
 from ebb._tensor.eager import eager
@@ -173,6 +174,7 @@ class _Layer(_Spiking):
         tiers: Tier | Sequence[Tier] | None = None,
         chunk: int | None = None,
         strategy: str = "auto",
+        graph: bool | None = None,
         **options: Any,
     ) -> None:
         _native.refuse_codec(self, options)
@@ -182,6 +184,7 @@ class _Layer(_Spiking):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         self.batch_first, self.budget, self.tiers = batch_first, budget, tiers
         self.chunk, self.strategy = chunk, strategy
+        self.graph = checked_graph(type(self).__name__, graph)
         self._runs = _native.Runs()
 
     def extra_repr(self) -> str:
@@ -208,7 +211,14 @@ class _Layer(_Spiking):
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
             if reason is not None and self.budget is not None:
                 state, spikes = scan(
-                    self.step, state, x, budget=self.budget, tiers=self.tiers, chunk=self.chunk, strategy=self.strategy
+                    self.step,
+                    state,
+                    x,
+                    budget=self.budget,
+                    tiers=self.tiers,
+                    chunk=self.chunk,
+                    strategy=self.strategy,
+                    graph=self.graph,
                 )
                 set_report(last_report())
                 return spikes.transpose(0, 1) if self.batch_first else spikes, state
@@ -298,8 +308,9 @@ _LAYER = """{what}, over a sequence, in the memory you have.
     is a tuple of [B,H]: {state}.
 {arguments}
     budget, tiers, chunk, strategy: as of :class:`ebb.nn.LSTM`; None is no limit.
+    graph: as of :func:`ebb.scan`, which runs the layer on a GPU; native code takes no notice of it.
 
-    float32 and float64 on the CPU run in native code, others in plain torch, step by step.
+    float32 and float64 on the CPU run in native code, others in plain torch, step by step, on a GPU as CUDA graphs in a budget.
 
     >>> import torch, ebb.nn
     >>> layer = ebb.nn.{name}(20, 32, budget="1MiB")
