@@ -246,6 +246,16 @@ def agree(case: Case, calls: int = 3, **words: Any) -> None:
         assert ran_as_graphs() == (call > 0), ebb.last_report().remarks
 
 
+def other_lengths(case: Case, lengths: list[int], first: bool = True) -> None:
+    """With plain autograd, as graphs but for the first call, and within the budget that a block without a graph leaves."""
+    for steps in lengths:
+        xs = torch.randn(steps, *case.xs.shape[1:], device=DEVICE)
+        ours = Case(case.module, case.f, case.init, xs, case.words)
+        assert same(results(ours), results(ours, budget=ROOM, graph=True)), steps
+        assert ran_as_graphs() != first, ebb.last_report().remarks
+        first = False
+
+
 def without(case: Case, reason: str, **words: Any) -> None:
     """As plain autograd, not captured, and the report says why."""
     for call in range(3):

@@ -240,3 +240,8 @@ def test_second_derivatives_are_refused_as_without():
     _, ys = ebb.scan(case.f, case.init, case.xs, budget=ROOM, graph=True, chunk=7)
     with pytest.raises(ebb.Error, match="second derivatives"):
         torch.autograd.grad(ys.sum(), list(case.module.parameters()), create_graph=True)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "dropout", "batch norm", "outside", "sum"])
+def test_loops_of_other_lengths_have_the_same_graphs(kind):
+    cases.other_lengths(cases.KINDS[kind](), [63, 70, 65, 91, 63])

@@ -386,3 +386,47 @@ def test_counts_beside_the_carry():
     for _ in range(3):
         assert same(plain, go(budget=ROOM, graph=True))
     assert ran_as_graphs()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "dropout", "batch norm", "outside", "sum", "several uses"])
+def test_loops_of_other_lengths_have_the_same_graphs(kind, gpu):
+    """But for their last block, where that is another one."""
+    case = cases.KINDS[kind]()
+    cases.other_lengths(case, [20, 24, 27, 14, 7, 21, 20])
+    captures = gpu.captures
+    cases.other_lengths(case, [15, 27, 9, 33], first=False)
+    assert gpu.captures == captures
+
+
+@pytest.mark.parametrize("budget", [ROOM, "60%"])
+def test_loops_of_other_lengths_choose_the_same_blocks(budget, gpu):
+    case = cases.lstm(chunk=None)
+    lengths = [80, 97, 64, 81, 100, 90, 75]
+    for k, steps in enumerate(lengths):
+        xs = torch.randn(steps, 4, INPUTS)
+        ours = Case(case.module, case.f, case.init, xs, case.words)
+        assert same(results(ours), results(ours, budget=budget, graph=None if budget != ROOM else True)), k
+        if budget == ROOM and k > 2:
+            assert ran_as_graphs(), ebb.last_report().remarks
+
+
+def test_a_last_block_without_a_graph_is_a_part_of_the_budget():
+    case = cases.lstm()
+    found = []
+    for steps in (20, 20, 20, 19):  # 7 blocks, the last of 2 and of 1
+        ours = Case(case.module, case.f, case.init, torch.randn(steps, 4, INPUTS), case.words)
+        results(ours, budget=ROOM, graph=True)
+        found.append(ebb.last_report().predicted["peak"]["fast"])
+    assert ran_as_graphs() and found[3] > found[2] == found[1]
+
+
+def test_spiking_layers_take_the_word(monkeypatch):
+    monkeypatch.setattr("ebb.nn._native.why_not", lambda *tensors: "on a GPU")
+    x = torch.randn(40, 3, INPUTS)
+    for graph in (True, False):
+        layer = ebb.nn.LIF(INPUTS, HIDDEN, budget=ROOM, chunk=4, graph=graph)
+        for _ in range(3):
+            layer(x)[0].sum().backward()
+        assert ran_as_graphs() is graph
+    with pytest.raises(ebb.Error, match="ALIF: graph is 'yes'; it is True, False"):
+        ebb.nn.ALIF(INPUTS, HIDDEN, graph="yes")

@@ -54,6 +54,7 @@ class Captured:
     params: list[int] = field(default_factory=list)  # their ids
     outputs: Any = None
     seconds: float = 0.0  # that capturing took
+    apart: int = 0  # bytes of a block that runs as without graphs
     uses: int = 0
     _fitting: dict[Any, bool] = field(default_factory=dict)
 
@@ -65,13 +66,22 @@ class Captured:
     def offers(self, loop: Loop, beside: int = 0) -> list[Offer]:
         """What the loop may be planned as, with graphs and so many bytes for other things."""
         assert self.costs is not None
-        costs = replace(self.costs, scratch=self.costs.scratch + beside)
+        costs = replace(self.costs, scratch=self.costs.scratch + self._apart(loop) + beside)
         return offers_of(loop.count, costs, loop.options, loop.device)
+
+    def serves(self, loop: Loop) -> bool:
+        """Some of its blocks are like those that were captured."""
+        return self.graphs is not None and self.graphs.has_alike(loop.blocks, min(1, loop.blocks.count - 1))
+
+    def _apart(self, loop: Loop) -> int:
+        """Bytes for the last block, where none like it was captured: loops of other lengths have others."""
+        there = self.graphs is None or self.graphs.has_alike(loop.blocks, loop.blocks.count - 1)
+        return 0 if there else self.apart
 
     def fits(self, loop: Loop, beside: int = 0) -> bool:
         """They take no more than the budget, with states for a plan and so many bytes for other things."""
         limit, options = loop.options.budget.total, loop.options
-        key = limit, options.tiers, options.strategy, beside
+        key = limit, options.tiers, options.strategy, loop.count, self._apart(loop) + beside
         if key not in self._fitting:
             needs = [offer.least(options) for offer in self.offers(loop, beside)]
             self._fitting[key] = any(needed is not None and needed <= limit for needed in needs)
@@ -125,15 +135,15 @@ def drop(around: Surroundings, key: Any) -> None:
 
 
 def forget(loop: Loop) -> None:
-    drop(loop.around, loop.key)
+    drop(loop.around, loop.kin)
 
 
 def captured_before(loop: Loop, known: Remembered | None) -> Captured | None:
     """Graphs of an earlier call, if all that f sees is as it was then."""
     if known is None or _asked(loop) is False or loop.device.type != "cuda" or _not_this_time(loop) is not None:
         return None
-    found = _entries(loop.around).get(loop.key)
-    if found is None or found.graphs is None or reason_against(loop.around) is not None:
+    found = _entries(loop.around).get(loop.kin)
+    if found is None or not found.serves(loop) or reason_against(loop.around) is not None:
         return None
     return found if guard_of(loop.around, found.changing, loop.device) == found.guard else None
 
@@ -155,7 +165,7 @@ def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | 
     if reason is None:
         if not seen.known.patterns:
             return None, None  # the first call
-        least = 0 if known_of(loop.around, loop.key) is not None else _least(loop, seen)
+        least = 0 if known_of(loop.around, loop.kin) is not None else _least(loop, seen)
         if least > loop.options.budget.total:
             reason = f"they need more than {_core.format_bytes(least)}{_of_cublas(loop)}"
     if reason is None:
@@ -173,7 +183,7 @@ def capture(loop: Loop, seen: Examined, chain: _core.Chain) -> tuple[Captured | 
 
 def held_in_vain(loop: Loop) -> int:
     """Bytes that libraries hold for graphs of this loop, which was tried and has none."""
-    found = known_of(loop.around, loop.key)
+    found = known_of(loop.around, loop.kin)
     return workspace_bytes(loop.device) if found is not None and found.graphs is None else 0
 
 
@@ -201,7 +211,7 @@ def _too_large(loop: Loop, found: Captured) -> str:
         return f"their memory, {found.memory}, was given back {found.given_back} times for calls in smaller budgets"
     if found.graphs is not None:  # which another thread may be using
         left = replace(found, graphs=None, given_back=found.given_back + 1)
-        _entries(loop.around).put(loop.key, left)
+        _entries(loop.around).put(loop.kin, left)
     return reason
 
 
@@ -255,7 +265,7 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
     entries = _entries(loop.around)
     changing = loop.around.changing()
     guard = guard_of(loop.around, changing, loop.device)
-    known = entries.get(loop.key)
+    known = entries.get(loop.kin)
     forms = loop.around.outside.forms
     same = known is not None and known.guard == guard and forms_key(known.own_forms) == forms_key(forms)
     if known is not None and not same and known.times >= _MOST:
@@ -270,7 +280,7 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
     times = 0 if known is None else known.times + (not same)
     given_back = 0 if known is None else known.given_back
     if known is not None:
-        entries.drop(loop.key)  # before others take memory
+        entries.drop(loop.kin)  # before others take memory
     facts = replace(seen.recorder.facts, params=[], callers=[], weight=None)
     found = Captured(guard, changing, forms, times, given_back, len(loop.initial) - loop.own, facts=facts)
     found.params = [id(p) for p in seen.recorder.facts.params]
@@ -281,6 +291,7 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
         graphs = Graphs(loop.device)
         found.costs = _measured(graphs, loop, seen, found)
         whole = seen.known.costs
+        found.apart = whole.tape + whole.scratch
         slow = found.costs.forward + found.costs.backward > _GAIN * (whole.forward + whole.record + whole.backward)
         if slow and _asked(loop) is None:
             found.reason = "they would not be faster: the GPU itself needs that long"
@@ -295,7 +306,7 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
         loop.around.outside.forms = forms
         loop.around.fresh_casts()
     found.seconds = time.perf_counter() - began
-    entries.put(loop.key, found, 0 if found.graphs is None else found.graphs.bytes)
+    entries.put(loop.kin, found, 0 if found.graphs is None else found.graphs.bytes)
     return found
 
 

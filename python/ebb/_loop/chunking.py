@@ -49,13 +49,15 @@ Cut = TypeVar("Cut", bound=Blocks)
 
 _laws: Section[Law] = cache.section()
 _choices: Section[_Choice] = cache.section()
+_usual: Section[int] = cache.section()  # lengths of blocks that loops had last
 
 
 @dataclass(frozen=True)
 class Chunking(Generic[Cut]):
     """A loop whose blocks may have any number of time steps. `key`: what their costs depend on beside that. `longest`: time steps of
     the longer block that is measured. `knee`: as of a law; not None where results depend on the chunk, which the clock must not choose
-    then, nor what some blocks happen to weigh."""
+    then, nor what some blocks happen to weigh. `kin`: what loops of other lengths with the same blocks have in common; None: nothing
+    that may be used, since results would depend on it."""
 
     blocks: Callable[[int], Cut]
     steps: int
@@ -67,6 +69,7 @@ class Chunking(Generic[Cut]):
     key: Any
     longest: int
     knee: float | None = None
+    kin: Any = None
 
     @cached_property
     def around(self) -> Surroundings:
@@ -95,8 +98,11 @@ class Chunking(Generic[Cut]):
                     options,
                     (self.key, length),
                     self.around,
+                    self._of_blocks(length),
                 )
                 self._note_graphs(length)
+                if self.kin is not None:
+                    _usual.put(self._usual_key(), length)
                 return blocks, found
             except Error as error:
                 if error.code != "infeasible_budget" or not tried:
@@ -107,20 +113,27 @@ class Chunking(Generic[Cut]):
         """The length of blocks that are CUDA graphs, where an earlier call has found one that is better for them."""
         if self.device.type != "cuda" or self.options.graph is False or not self.options.budget.settled:
             return None
-        return chosen_before(self._graph_key())
+        found = chosen_before(self._graph_key())
+        return found if found is not None and found <= self.steps else None
 
     def _note_graphs(self, length: int) -> None:
-        budget, captured = self.options.budget, known_of(self.around, self._whole_key(length))
+        budget, captured = self.options.budget, known_of(self.around, self._whole_kin(length))
         known = remembered.get(self._whole_key(length))
         if captured is None or known is None or not budget.settled or self.steps < SHORTEST:
             return
         strategy = self.options.strategy
         choose(self._graph_key(), self.steps, length, captured, known.costs.tape / length, budget.total, strategy)
         if chosen_before(self._graph_key()) not in (None, length):
-            drop(self.around, self._whole_key(length))  # whose memory the next ones are to have
+            drop(self.around, self._whole_kin(length))  # whose memory the next ones are to have
 
     def _graph_key(self) -> Any:
-        return self._key(), asked(self.options), self.options.budget.total
+        """Of loops with the same blocks the first one chooses: others then have its graphs."""
+        budget = self.options.budget
+        total = budget.total if budget.wish is None or self.kin is None else None
+        return self._kin_key(), asked(self.options), total
+
+    def _usual_key(self) -> Any:
+        return self._kin_key(), asked(self.options)
 
     def _lengths(self) -> tuple[list[int], Options]:
         """The best first, and with which options to run."""
@@ -171,7 +184,10 @@ class Chunking(Generic[Cut]):
 
     def best(self, law: Law, limit: int) -> list[int]:
         """Lengths of blocks, the fastest first, the last the one that needs least."""
-        terms, strategy, usual = self._terms(law, limit), self.options.strategy, law.long[0]
+        terms, strategy = self._terms(law, limit), self.options.strategy
+        # Blocks as other loops had them are known, and may be graphs.
+        before = _usual.get(self._usual_key()) if self.kin is not None else None
+        usual = before if before is not None and before <= self.steps else law.long[0]
         if whole_bytes(law.raw, []) <= limit:  # plain autograd runs, unless later blocks turn out to be heavier
             return list(dict.fromkeys([usual, needs_least(self.steps, terms, strategy)[0]]))
         return ranked(self.steps, terms, strategy, usual)
@@ -185,11 +201,16 @@ class Chunking(Generic[Cut]):
         """Measured, or as it was before."""
 
         def call() -> Law:
-            key = self._key()
+            key, kin = self._key(), self._kin_key()
             law = _laws.get(key)
+            other = None if law is not None else _laws.get(kin)
+            if other is not None and other.long[0] <= self.steps:
+                law = other.of(self.steps)
+                _laws.put(key, law)
             if law is None or (law.long[0] < self._affordable(law.short[1], law.added) and not law.final):
                 law = measured(lambda length: self._loop(length), self._affordable, self.knee)
                 _laws.put(key, law)
+                _laws.put(kin, law)
             return law
 
         return self.options.budget.fitted(call)
@@ -224,17 +245,34 @@ class Chunking(Generic[Cut]):
         return [over, bare] if options.strategy == "auto" else [over]
 
     def _loop(self, length: int) -> Loop:
-        blocks, key = Stateful(self.blocks(length), self.around.outside), self._whole_key(length)
-        own, before = len(self.initial), self.around.look()
         return Loop(
-            blocks, self.function, self.initial, self.inputs, self.device, self.options, key, self.around, before, own
+            Stateful(self.blocks(length), self.around.outside),
+            self.function,
+            self.initial,
+            self.inputs,
+            self.device,
+            self.options,
+            self._whole_key(length),
+            self._whole_kin(length),
+            self.around,
+            self.around.look(),
+            len(self.initial),
         )
 
     def _key(self) -> Any:
         return self.key, self._fingerprint, self.options.budget.nesting
 
+    def _kin_key(self) -> Any:
+        return self.key if self.kin is None else self.kin, self._fingerprint, self.options.budget.nesting
+
+    def _of_blocks(self, length: int) -> Any:
+        return self.key if self.kin is None else self.kin, length
+
     def _whole_key(self, length: int) -> Any:
         return (self.key, length), self._fingerprint, self.options.budget.nesting
+
+    def _whole_kin(self, length: int) -> Any:
+        return self._of_blocks(length), self._fingerprint, self.options.budget.nesting
 
 
 def longest_of(steps: int, most: int, share: int) -> int:

@@ -34,7 +34,7 @@ from ebb._loop.graph_step import GraphStep, spared_forwards
 from ebb._loop.last_report import set_report, untold
 from ebb._loop.offers import Offer, least_of, offers_of, plan_for, plan_in
 from ebb._loop.recorder import Recorder
-from ebb._loop.remembered import Remembered, remembered
+from ebb._loop.remembered import Remembered, remembered_of
 from ebb._loop.report import Coding, Extent, Report
 from ebb._loop.stateful import Stateful
 from ebb._loop.step import TorchStep
@@ -198,14 +198,18 @@ def in_budget(
     options: Options,
     key: Any,
     around: Surroundings | None = None,
+    kin: Any = None,
 ) -> InBudget:
-    """Measures and plans where nothing is remembered, and runs forward. `around`: where the caller has found what f sees."""
+    """Measures and plans where nothing is remembered, and runs forward. `around`: where the caller has found what f sees. `kin`: what
+    the costs of a block depend on, where those of the loop depend on more."""
     found = around
 
     def call() -> InBudget:
         around = found or Surroundings(f, device, options.preserve_rng_state, options.modules)
-        whole_key = (key, around.fingerprint(), options.budget.nesting)
-        known = remembered.get(whole_key)
+        whole_key, whole_kin = (
+            (each, around.fingerprint(), options.budget.nesting) for each in (key, key if kin is None else kin)
+        )
+        known = remembered_of(whole_key, whole_kin)
         before = around.look()
         alone = not (options.budget.shared or options.verify)
         if known is not None and alone and not options.graph and fits_as_before(options, known.settled, known.fits):
@@ -213,7 +217,7 @@ def in_budget(
             set_report(_plain_report(known, extent_of(blocks, device), limit, options))
             return Fits(known, blocks.count, limit, around, before)
         stateful = Stateful(blocks, around.outside)
-        loop = Loop(stateful, f, initial, inputs, device, options, whole_key, around, before, len(initial))
+        loop = Loop(stateful, f, initial, inputs, device, options, whole_key, whole_kin, around, before, len(initial))
         captured = captured_before(loop, known)
         if captured is not None:
             around.expect(captured.changing)

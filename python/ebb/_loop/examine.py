@@ -20,7 +20,7 @@ from ebb._loop.costs import Costs, check_measurable, measure
 from ebb._loop.explicit_costs import explicit_costs
 from ebb._loop.offers import Offer, offers_of
 from ebb._loop.recorder import Facts, Recorder, first_look
-from ebb._loop.remembered import Remembered, remembered
+from ebb._loop.remembered import Remembered, remember, remembered_of
 from ebb._loop.surprises import ATTEMPTS, ChangesLater
 from ebb._loop.tape import Head, State, Weight
 from ebb._loop.tiers import StateLayout
@@ -40,7 +40,8 @@ _LOOKED_AT = 8  # blocks, where what a codec takes depends on the values
 
 @dataclass(frozen=True)
 class Loop:
-    """A call of a loop in a budget: what runs, on what, and how. `key`: costs of loops with the same are the same."""
+    """A call of a loop in a budget: what runs, on what, and how. `key`: costs of loops with the same are the same. `kin`: those of
+    their blocks are."""
 
     blocks: Blocks
     function: Callable
@@ -49,6 +50,7 @@ class Loop:
     device: torch.device
     options: Options
     key: Any
+    kin: Any
     around: Surroundings
     before: View  # of the surroundings
     own: int  # leaves of the initial carry that are the caller's
@@ -134,7 +136,7 @@ def examine(loop: Loop) -> Examined:
     found = _look(loop)
     after = around.look()
     recorder = Recorder(loop.blocks, around, found.facts)
-    known = remembered.get(loop.key)
+    known = remembered_of(loop.key, loop.kin)
     if known is None or not known.covers(found.raw):
         check_measurable(loop.blocks.name, loop.device)
         copies = False
@@ -146,7 +148,7 @@ def examine(loop: Loop) -> Examined:
         known.copies = copies
         if outweighed:
             known.note_too_heavy()  # what it depends on has changed, but hardly that
-        remembered.put(loop.key, known)
+        remember(loop.key, loop.kin, known)
         around.put_back(after)
         around.outside.forms = found.forms
     elif known.coded is not None and found.facts.state_codec is not None:
@@ -167,14 +169,14 @@ def examine(loop: Loop) -> Examined:
 
 def _examine_explicit(loop: Loop, blocks: Explicit) -> Examined:
     """There is nothing to look for: the first block runs only where its costs are not known."""
-    known = remembered.get(loop.key)
+    known = remembered_of(loop.key, loop.kin)
     if known is None:
         check_measurable(loop.blocks.name, loop.device)
         with torch.no_grad(), blocks.running():
             costs = explicit_costs(loop.blocks, blocks, loop.start, loop.inputs, loop.device)
         whole = costs.tape + blocks.made, costs.state
         known = Remembered(costs, Weight(costs.tape), whole, whole)
-        remembered.put(loop.key, known)
+        remember(loop.key, loop.kin, known)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *blocks.params])
     facts = Facts(blocks.params, callers=loop.inputs, differentiable=[True] * len(loop.initial), outputs=[True])
     head = Head(loop.before, loop.start, [], None)  # nothing has run that the caller could use

@@ -72,25 +72,24 @@ class Given:
         carry, inputs = self.start.structure, self.inputs
         return ScanBlocks(self.f, carry, inputs, min(chunk, inputs.length), device, self.reverse, self.reduce, self.dim)
 
-    def key(self, device: torch.device, codecs: Codecs | None) -> tuple[Any, ...]:
-        """What costs depend on, beside the chunk."""
-        return (
-            "scan",
-            function_key(self._own),
-            self.reverse,
-            self.reduce,
-            self.inputs.length,
-            self.dim,
-            self._lengths is not None,
-            codecs and codecs.key,
-            *surroundings_key(self.start.known, self.inputs.leaves, device),
-        )
+    def keys(self, device: torch.device, codecs: Codecs | None) -> tuple[Any, Any]:
+        """What costs depend on, beside the chunk, and what those of a block depend on, in loops of any length. Where bits depend on the
+        chunk these are the same: it must not depend on which lengths came before."""
+        common = ("scan", function_key(self._own), self.reverse, self.reduce, self.dim, self._lengths is not None)
+        steps = [leaf[:1] for leaf in self.inputs.leaves]
+        kin = *common, codecs and codecs.key, *surroundings_key(self.start.known, steps, device)
+        key = *kin, self.inputs.length, *(leaf.shape[0] for leaf in self.inputs.leaves)
+        return key, kin if self._clock(device, codecs) else key
+
+    @staticmethod
+    def _clock(device: torch.device, codecs: Codecs | None) -> bool:
+        """Whether measured times may choose the chunk. Under autocast the bits of gradients depend on it, and with a lossy codec."""
+        exact = codecs is None or codecs.exact
+        return exact and not any(torch.is_autocast_enabled(kind) for kind in {"cpu", device.type})
 
     def chunking(self, device: torch.device, options: Options) -> Chunking[ScanBlocks]:
-        """Of which the chunk is to be chosen. Under autocast the bits of gradients depend on it, and with a lossy codec, so that
-        the clock has no say there."""
-        exact = options.codecs is None or options.codecs.exact
-        clock = exact and not any(torch.is_autocast_enabled(kind) for kind in {"cpu", device.type})
+        """Of which the chunk is to be chosen."""
+        key, kin = self.keys(device, options.codecs)
         return Chunking(
             lambda length: self.blocks(length, device),
             self.inputs.length,
@@ -99,9 +98,10 @@ class Given:
             self.inputs.leaves,
             device,
             options,
-            self.key(device, options.codecs),
+            key,
             longest_of(self.inputs.length, _LONGEST, _BLOCKS),
-            None if clock else _KNEE,
+            None if kin != key else _KNEE,
+            None if kin == key else kin,
         )
 
     def results(self, carry: Any, ys: Any) -> tuple[Any, Any]:

@@ -72,6 +72,7 @@ class GraphStep(TorchStep):
         self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
         self._now: Leaves = []
         self._begins = False  # a backward
+        self._untold = False  # that replays have changed buffers
         super().__init__(*arguments, **words)
         self._addresses = [(tensor, tensor.data_ptr()) for tensor in self.around.tensors()]
 
@@ -98,9 +99,14 @@ class GraphStep(TorchStep):
         return self._graphs.running()
 
     def end_forward(self) -> None:
-        # A replay writes to buffers without telling autograd.
-        for buffer in self.around.changed:
-            torch.autograd.graph.increment_version(buffer)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Autograd that buffers have changed, which a replay does not: before a tape is recorded that may save them, not after."""
+        if self._untold:
+            for buffer in self.around.changed:
+                torch.autograd.graph.increment_version(buffer)
+        self._untold = False
 
     def _alone(self, block: int) -> bool:
         return block == 0 and self._forms is not None
@@ -114,6 +120,7 @@ class GraphStep(TorchStep):
         found = self._graphs.advance(self.recorder, block, live, self.blocks.sums() if first else [])
         if found is None:
             return super()._advance(block, live, first)
+        self._untold = self._untold or not self._mute
         if block == self._compared and first:
             self._compare_with_f(block, live, found, before)
         if first:
@@ -133,6 +140,7 @@ class GraphStep(TorchStep):
 
     def _record(self, block: int, first: bool, outside: set[int]) -> None:
         if self._alone(block) or not self._graphs.has(self.blocks, block, self._live):
+            self._tell()
             super()._record(block, first, outside)
             return
         before, snapshot = self._live, self.around.snapshot()

@@ -102,6 +102,10 @@ class _Shape:
         self.reverse: dict[Pattern, _Reverse] = {}
 
 
+def _is_whole(shape: _Shape | None) -> bool:
+    return shape is not None and shape.advance is not None and bool(shape.reverse)
+
+
 class Graphs:
     """Of one loop. Whoever uses them holds `lock`; they run on the current stream."""
 
@@ -154,9 +158,12 @@ class Graphs:
         return self._shapes.get(self._key(blocks, block, live))
 
     def has(self, blocks: Any, block: int, live: Leaves) -> bool:
-        """A block like this one was captured."""
-        shape = self._shape(blocks, block, live)
-        return shape is not None and shape.advance is not None
+        """A block like this one was captured, forward and back."""
+        return _is_whole(self._shape(blocks, block, live))
+
+    def has_alike(self, blocks: Any, block: int) -> bool:
+        """A block of as many time steps was."""
+        return any(steps == blocks.steps(block) and _is_whole(shape) for (steps, *_), shape in self._shapes.items())
 
     def _sums_before(self, block: int) -> list[Tensor]:
         return [] if block == 0 else self._sums

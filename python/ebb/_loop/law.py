@@ -31,6 +31,11 @@ class Law:
     final: bool = False  # a longer block would tell no more
     added: int = 0  # bytes of gradients that blocks of several time steps add up, and blocks of one do not
 
+    def of(self, steps: int) -> Law:
+        """For a loop of so many time steps."""
+        chain = _core.Chain.uniform(-(-steps // self.long[0]), self.raw[0])
+        return replace(self, raw=chain, settled={})
+
     @property
     def lengths(self) -> tuple[int, int]:
         """That were measured."""

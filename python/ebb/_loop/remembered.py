@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ebb._base.cache import Section, cache
 from ebb._loop.costs import Costs
@@ -55,3 +56,18 @@ class Remembered:
 
 
 remembered: Section[Remembered] = cache.section()
+
+
+def remembered_of(key: Any, kin: Any) -> Remembered | None:
+    """Of the loop, or else of one with the same blocks, `kin`, and another number of them."""
+    found = remembered.get(key)
+    other = None if found is not None or kin == key else remembered.get(kin)
+    if other is not None:
+        found = replace(other, fits=set(), settled={})
+        remembered.put(key, found)
+    return found
+
+
+def remember(key: Any, kin: Any, known: Remembered) -> None:
+    remembered.put(key, known)
+    remembered.put(kin, known)

@@ -151,8 +151,10 @@ def _planned(given: Given, chunk: int | None, device: torch.device, options: Opt
     """In chunks as long as the caller says, or as make the fastest plan."""
     if chunk is None:
         return given.chunking(device, options).run()
-    blocks, key = given.blocks(chunk, device), (given.key(device, options.codecs), chunk)
-    return blocks, in_budget(blocks, given.f, given.start.leaves, given.inputs.leaves, device, options, key)
+    blocks = given.blocks(chunk, device)
+    # In a loop that is shorter than the chunk a block has fewer time steps.
+    key, kin = ((each, min(chunk, given.inputs.length)) for each in given.keys(device, options.codecs))
+    return blocks, in_budget(blocks, given.f, given.start.leaves, given.inputs.leaves, device, options, key, kin=kin)
 
 
 def _plain(
