@@ -15,8 +15,6 @@ from torch.nn.utils.rnn import pack_padded_sequence  # noqa: E402
 
 import ebb  # noqa: E402
 import ebb.nn  # noqa: E402
-from ebb._base.cache import cache  # noqa: E402
-from ebb._loop import chunking, engine, examine  # noqa: E402
 from ebb.nn import _native  # noqa: E402
 
 HOW = [{}, {"num_layers": 2}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}, {"bias": False}]
@@ -160,10 +158,7 @@ def test_no_clock_chooses_the_chunk(monkeypatch):
         monkeypatch.setattr(
             "ebb._loop.costs.seconds_of", lambda work, device: (work(), 1e-3 if next(ticks) % 3 == fastest else 1.0)[1]
         )
-        for module in (chunking, engine, examine):
-            monkeypatch.setattr(module, "remembered", cache.section())
-        monkeypatch.setattr(chunking, "_laws", cache.section())
-        monkeypatch.setattr(chunking, "_choices", cache.section())
+        ebb.clear_cache()
         layer = ebb.nn.GRU(5, 7, budget="24KiB")
         layer(x)[0].sum().backward()
         found.append(layer.report.runs[0].steps)

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa
 
 import ebb  # noqa: E402
 import ebb.nn  # noqa: E402
+from ebb._loop import examine  # noqa: E402
 from ebb.nn._layout import Even, Packed  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -129,14 +130,31 @@ def test_without_gradients(name):
             assert torch.allclose(a, b, atol=1e-6)
 
 
-def test_sequences_of_other_lengths_are_measured_anew():
+@pytest.mark.parametrize("chunk", [10, None])
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_sequences_of_other_lengths_are_not_measured_again(name, how, chunk, monkeypatch):
+    """Blocks count as if all sequences lasted as long as they."""
+    ebb.clear_cache()
+    measured, own = [], examine.explicit_costs
+    monkeypatch.setattr(examine, "explicit_costs", lambda *given: measured.append(1) or own(*given))
+    Packs(name, [40, 28, 1, 1], chunk=chunk, **how).results()
+    count = len(measured)
+    assert count > 0
+    for lengths in ([40, 10, 10, 10], [40] * 4, [1, 1, 1, 35], [33, 40, 2, 40]):
+        Packs(name, lengths, chunk=chunk, **how).check()
+    assert len(measured) == count or chunk is None
+
+
+def test_on_other_kernels_sequences_of_other_lengths_are_measured_anew():
     """As many rows and time steps may be spread otherwise, and the first chunk then have more of them."""
-    case = Packs("LSTM", [40, 10, 10, 10], chunk=10)
-    case.results()
-    thin = case.net.report.peak
-    other = Packs("LSTM", [40, 28, 1, 1], chunk=10)
-    other.results()
-    assert other.net.report.peak < thin
+    found = []
+    for lengths in ([40, 10, 10, 10], [40, 28, 1, 1]):
+        case = Packs("LSTM", lengths, chunk=10)
+        case.net.native = False
+        case.results()
+        found.append(case.net.report.runs[0].costs.tape)
+    assert found[1] < found[0]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 40, 64])

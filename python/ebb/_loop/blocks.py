@@ -39,6 +39,9 @@ class Explicit(Protocol):
     def grows(self) -> int:
         """Bytes of a block's scratch, of the first one, that grow with its length, where its tape does not."""
 
+    def trial(self) -> tuple[Any, list[Tensor]]:
+        """Blocks to measure, these or others of which the first takes as much as any in a loop of whatever length, and their inputs."""
+
     def running(self) -> AbstractContextManager[None]:
         """Around a forward or a backward, in the thread that runs it."""
 

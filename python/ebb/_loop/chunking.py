@@ -56,8 +56,8 @@ _usual: Section[int] = cache.section()  # lengths of blocks that loops had last
 class Chunking(Generic[Cut]):
     """A loop whose blocks may have any number of time steps. `key`: what their costs depend on beside that. `longest`: time steps of
     the longer block that is measured. `knee`: as of a law; not None where results depend on the chunk, which the clock must not choose
-    then, nor what some blocks happen to weigh. `kin`: what loops of other lengths with the same blocks have in common; None: nothing
-    that may be used, since results would depend on it."""
+    then, nor what some blocks happen to weigh, nor loops that came before. `kin`: what loops of other lengths with the same blocks have
+    in common; None: nothing."""
 
     blocks: Callable[[int], Cut]
     steps: int
@@ -101,7 +101,7 @@ class Chunking(Generic[Cut]):
                     self._of_blocks(length),
                 )
                 self._note_graphs(length)
-                if self.kin is not None:
+                if self._follows:
                     _usual.put(self._usual_key(), length)
                 return blocks, found
             except Error as error:
@@ -129,7 +129,7 @@ class Chunking(Generic[Cut]):
     def _graph_key(self) -> Any:
         """Of loops with the same blocks the first one chooses: others then have its graphs."""
         budget = self.options.budget
-        total = budget.total if budget.wish is None or self.kin is None else None
+        total = budget.total if budget.wish is None or not self._follows else None
         return self._kin_key(), asked(self.options), total
 
     def _usual_key(self) -> Any:
@@ -186,7 +186,7 @@ class Chunking(Generic[Cut]):
         """Lengths of blocks, the fastest first, the last the one that needs least."""
         terms, strategy = self._terms(law, limit), self.options.strategy
         # Blocks as other loops had them are known, and may be graphs.
-        before = _usual.get(self._usual_key()) if self.kin is not None else None
+        before = _usual.get(self._usual_key()) if self._follows else None
         usual = before if before is not None and before <= self.steps else law.long[0]
         if whole_bytes(law.raw, []) <= limit:  # plain autograd runs, unless later blocks turn out to be heavier
             return list(dict.fromkeys([usual, needs_least(self.steps, terms, strategy)[0]]))
@@ -203,14 +203,15 @@ class Chunking(Generic[Cut]):
         def call() -> Law:
             key, kin = self._key(), self._kin_key()
             law = _laws.get(key)
-            other = None if law is not None else _laws.get(kin)
+            other = _laws.get(kin) if law is None and self._follows else None
             if other is not None and other.long[0] <= self.steps:
                 law = other.of(self.steps)
                 _laws.put(key, law)
             if law is None or (law.long[0] < self._affordable(law.short[1], law.added) and not law.final):
                 law = measured(lambda length: self._loop(length), self._affordable, self.knee)
                 _laws.put(key, law)
-                _laws.put(kin, law)
+                if self._follows:
+                    _laws.put(kin, law)
             return law
 
         return self.options.budget.fitted(call)
@@ -262,8 +263,13 @@ class Chunking(Generic[Cut]):
     def _key(self) -> Any:
         return self.key, self._fingerprint, self.options.budget.nesting
 
+    @property
+    def _follows(self) -> bool:
+        """What it does may depend on loops that came before."""
+        return self.kin is not None and self.knee is None
+
     def _kin_key(self) -> Any:
-        return self.key if self.kin is None else self.kin, self._fingerprint, self.options.budget.nesting
+        return self.kin if self._follows else self.key, self._fingerprint, self.options.budget.nesting
 
     def _of_blocks(self, length: int) -> Any:
         return self.key if self.kin is None else self.kin, length

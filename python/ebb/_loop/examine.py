@@ -20,7 +20,7 @@ from ebb._loop.costs import Costs, check_measurable, measure
 from ebb._loop.explicit_costs import explicit_costs
 from ebb._loop.offers import Offer, offers_of
 from ebb._loop.recorder import Facts, Recorder, first_look
-from ebb._loop.remembered import Remembered, remember, remembered_of
+from ebb._loop.remembered import Remembered, remember, remembered, remembered_of
 from ebb._loop.surprises import ATTEMPTS, ChangesLater
 from ebb._loop.tape import Head, State, Weight
 from ebb._loop.tiers import StateLayout
@@ -169,14 +169,19 @@ def examine(loop: Loop) -> Examined:
 
 def _examine_explicit(loop: Loop, blocks: Explicit) -> Examined:
     """There is nothing to look for: the first block runs only where its costs are not known."""
-    known = remembered_of(loop.key, loop.kin)
+    known = remembered.get(loop.key)
     if known is None:
-        check_measurable(loop.blocks.name, loop.device)
-        with torch.no_grad(), blocks.running():
-            costs = explicit_costs(loop.blocks, blocks, loop.start, loop.inputs, loop.device)
-        whole = costs.tape + blocks.made, costs.state
-        known = Remembered(costs, Weight(costs.tape), whole, whole)
-        remember(loop.key, loop.kin, known)
+        bare = remembered.get(("bare", loop.kin))  # without what depends on the length of the loop
+        if bare is None:
+            check_measurable(loop.blocks.name, loop.device)
+            with torch.no_grad(), blocks.running():
+                costs, tape = explicit_costs(blocks, loop.start, loop.device)
+            whole = tape, costs.state
+            bare = Remembered(costs, Weight(costs.tape), whole, whole)
+            remembered.put(("bare", loop.kin), bare)
+        costs = replace(bare.costs, scratch=bare.costs.scratch + blocks.beside)
+        known = replace(bare, costs=costs, fits=set(), settled={})
+        remembered.put(loop.key, known)
     differentiable = any(t is not None and t.requires_grad for t in [*loop.initial, *loop.inputs, *blocks.params])
     facts = Facts(blocks.params, callers=loop.inputs, differentiable=[True] * len(loop.initial), outputs=[True])
     head = Head(loop.before, loop.start, [], None)  # nothing has run that the caller could use

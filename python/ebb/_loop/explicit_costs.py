@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebb._loop.blocks import Blocks, Explicit, Leaves
+from ebb._loop.blocks import Explicit, Leaves
 from ebb._loop.costs import Costs, Tried, measure_tried
 from ebb._tensor.memory import seconds_of
 from ebb._tensor.trees import addresses, rounded, storage_bytes
@@ -46,22 +46,22 @@ class _Trial(Tried):
         return ahead, recording, seconds_of(lambda: self.reverse(tapes[0]), device)
 
 
-def explicit_costs(
-    blocks: Blocks, explicit: Explicit, initial: Leaves, inputs: list[Tensor], device: torch.device
-) -> Costs:
-    """Runs the first block a few times, forward and back. Inside of `running`."""
+def explicit_costs(explicit: Explicit, initial: Leaves, device: torch.device) -> tuple[Costs, int]:
+    """Runs a block a few times, forward and back. Inside of `running`. Without what a backward holds beside; and the bytes of all that
+    keeping everything would keep of a block."""
+    blocks, inputs = explicit.trial()
     blocks.begin()
-    after, tape = explicit.record(0, initial, True)
-    kept = [leaf for leaf in explicit.kept(after) if leaf is not None]
-    held = storage_bytes([*explicit.held(tape), *kept], addresses(inputs + explicit.params))
+    after, tape = blocks.record(0, initial, True)
+    kept = [leaf for leaf in blocks.kept(after) if leaf is not None]
+    held = storage_bytes([*blocks.held(tape), *kept], addresses(inputs + blocks.params))
     state = sum(rounded(leaf.nbytes, device) for leaf in kept)
     del after, tape, kept
     ys = blocks.results()
-    explicit.recall(ys)
+    blocks.recall(ys)
     # Gradients that come as one number take a copy more than others.
     blocks.begin_backward([torch.zeros((), dtype=y.dtype, device=device).expand(y.shape) for y in ys])
     try:
-        costs = measure_tried(_Trial(explicit, initial), held, state, device)
+        costs = measure_tried(_Trial(blocks, initial), held, state, device)
     finally:
-        explicit.forget()
-    return replace(costs, scratch=costs.scratch + explicit.beside, grows=explicit.grows)
+        blocks.forget()
+    return replace(costs, grows=blocks.grows), costs.tape + blocks.made

@@ -197,20 +197,22 @@ def _one(
             budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,), graph=False
         )
         recalled = handed_out and kernel.layers == 1 and isinstance(kernel, _gated.GatedKernel) and _gated.recalls(x)
-        key = (
+        kin: Any = (
             "nn",
             layer.mode,
             layer.bias,
             kernel.layers,
-            length,
-            # As many rows may be spread otherwise over time, with more of them in the first chunk.
-            None if sizes is None else hash(tuple(sizes.tolist())),
+            sizes is not None,
             backwards,
             type(kernel),
             recalled,
             len(kernel.weights),
-            *surroundings_key([*states, *kernel.weights], [x], x.device),
+            *surroundings_key([*states, *kernel.weights], [x[: sizes is None]], x.device),
         )
+        key: Any = kin, length, x.shape[0]
+        if sizes is not None and not isinstance(kernel, _gated.GatedKernel):
+            # As many rows may be spread otherwise over time, with more of them in the first chunk.
+            kin = key = key, hash(tuple(sizes.tolist()))
 
         def blocks(chunk: int) -> Segments:
             name, steps = type(layer).__name__, min(chunk, length)
@@ -221,14 +223,15 @@ def _one(
             return Segments(name, kernel, x, sizes, steps, backwards)
 
         if layer.chunk is not None:
-            key = key, layer.chunk
-            results = in_budget(blocks(layer.chunk), _names_nothing, states, [x], x.device, options, key)
+            own = blocks(layer.chunk)
+            key, kin = ((each, own.steps(0)) for each in (key, kin))
+            results = in_budget(own, _names_nothing, states, [x], x.device, options, key, kin=kin)
         else:
             most, knee = _GATED if isinstance(kernel, _gated.GatedKernel) else _CHUNK.get(x.device.type, _CHUNK["cpu"])
             longest = longest_of(length, most, 1)
             try:
                 _, results = Chunking(
-                    blocks, length, _names_nothing, states, [x], x.device, options, key, longest, knee
+                    blocks, length, _names_nothing, states, [x], x.device, options, key, longest, knee, kin
                 ).run()
             except Error as error:
                 if error.code != "unavailable":

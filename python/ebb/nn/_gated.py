@@ -209,6 +209,18 @@ class GatedBlocks(Segments):
     def explicit(self) -> GatedBlocks:
         return self
 
+    def trial(self) -> tuple[GatedBlocks, list[Tensor]]:
+        return (self, [self._x]) if self._sizes is None else self._trial(*self._longest())
+
+    def _longest(self) -> tuple[Tensor, Tensor]:
+        """Packed sequences of a chunk that all last as long as it, which is the most there can be, and their sizes."""
+        steps, batch = self.steps(0), self._layouts.batch
+        x = self._x.new_zeros(steps * batch, self._x.shape[1])
+        return x.requires_grad_(self._x.requires_grad), torch.full((steps,), batch)
+
+    def _trial(self, x: Tensor, sizes: Tensor) -> tuple[GatedBlocks, list[Tensor]]:
+        return GatedBlocks(self.name, self._gated, x, sizes, len(sizes), self._backwards), [x]
+
     def _sums_biases(self) -> bool:
         return any(weight.requires_grad and weight.dim() == 1 for weight in self.params)
 

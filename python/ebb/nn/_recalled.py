@@ -42,6 +42,9 @@ class RecalledBlocks(GatedBlocks):
         if batch_sizes is not None:
             self.grows += rows * self._layer.hidden * x.element_size()  # the h before each row
 
+    def _trial(self, x: Tensor, sizes: Tensor) -> tuple[GatedBlocks, list[Tensor]]:
+        return RecalledBlocks(self.name, self._gated, x, sizes, len(sizes), [self._start]), [x]
+
     def recall(self, ys: list[Tensor]) -> None:
         # Hooks of others may have packed it and return it at any address.
         self._filled = self._layer.aligned(ys[0].detach().contiguous()).view(self._given.shape[0], self._layer.hidden)
