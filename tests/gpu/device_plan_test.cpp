@@ -75,6 +75,18 @@ TEST(DevicePlan, IsTheSameEveryTime) {
   EXPECT_EQ(one.plan.prediction.forwards, other.plan.prediction.forwards);
 }
 
+// The longest chunk that fits leaves room for five states.
+TEST(DevicePlan, NoOtherChunkIsFaster) {
+  DeviceNetworkOptions options = options_of(20'000);
+  options.layers[0].hidden = 1024;
+  options.budget = 100 << 20;
+  const double chosen = device_plan(options).plan.prediction.seconds;
+  for (const std::int64_t chunk : {16, 32, 64}) {
+    options.chunk = chunk;
+    EXPECT_LE(chosen, device_plan(options).plan.prediction.seconds) << chunk;
+  }
+}
+
 TEST(DevicePlan, StatesGoToTheHostWhereThatIsFaster) {
   DeviceNetworkOptions options = options_of(8192);
   options.budget = 100 << 20;
