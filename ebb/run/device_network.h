@@ -106,8 +106,8 @@ class DeviceNetwork {
   Report report() const;
   // On the device, beside the budget: parameters, gradient, what products read, cuBLAS's workspace.
   Bytes standing_bytes() const;
-  // What the driver holds for states, tapes and scratch, in use or not, until the network goes; in pieces, so that it may be more
-  // than the budget.
+  // What the driver holds for states, tapes and scratch, in use or not, until the network goes or others of the process find no memory;
+  // in pieces, so that it may be more than the budget.
   Bytes reserved_bytes() const;
 
  private:

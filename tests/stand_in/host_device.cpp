@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/stand_in/host_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -24,16 +25,20 @@ namespace {
 Bytes taken = 0;
 bool pinned_refused = false;
 
-std::byte* take_memory(Bytes bytes, const char* call) {
-  if (bytes > test::kHostDeviceBytes - taken)
-    fail(ErrorCode::out_of_memory, call, ": out of memory");
+void* made_memory(Bytes bytes) {
   void* data = nullptr;
   if (::posix_memalign(&data, 512, static_cast<std::size_t>(bytes)) != 0)
     fail(ErrorCode::out_of_memory, "posix_memalign");
   std::memset(data, 0xFF, static_cast<std::size_t>(bytes));
-  taken += bytes;
-  return static_cast<std::byte*>(data);
+  return data;
 }
+
+// The driver's: what it has of the device, how much of that is in use, and what was given back, which stays, so that a late copy finds
+// what is not a number in it.
+struct HostPool {
+  Bytes reserved = 0, used = 0;
+  std::vector<void*> old;
+};
 
 // Work that was given to a stream and has not run.
 struct Queue {
@@ -90,7 +95,10 @@ Bytes cuda_free_bytes() { return test::kHostDeviceBytes - taken; }
 
 DeviceMemory::DeviceMemory(Bytes bytes) : size_(bytes) {
   if (bytes == 0) return;
-  data_ = take_memory(bytes, "cudaMalloc");
+  if (bytes > cuda_free_bytes()) trim_cuda_pools();
+  if (bytes > cuda_free_bytes()) fail(ErrorCode::out_of_memory, "cudaMalloc: out of memory");
+  data_ = static_cast<std::byte*>(made_memory(bytes));
+  taken += bytes;
   std::memset(data_, 0, static_cast<std::size_t>(bytes));
 }
 DeviceMemory::~DeviceMemory() {
@@ -98,6 +106,7 @@ DeviceMemory::~DeviceMemory() {
   taken -= size_;
 }
 void DeviceMemory::upload(std::span<const std::byte> from, void*) {
+  if (static_cast<Bytes>(from.size()) > size_) fail(ErrorCode::invalid_argument, "upload");
   std::memcpy(data_, from.data(), from.size());
 }
 void DeviceMemory::download(std::span<std::byte> to, void*) const {
@@ -126,39 +135,36 @@ CudaStream::~CudaStream() {
   queues().erase(stream_);
 }
 
-CudaBlock::~CudaBlock() {
-  if (pool_ != nullptr) pool_->give_back(data_, size_, stream_);
+CudaDriverPool::CudaDriverPool() : pool_(new HostPool) {}
+CudaDriverPool::~CudaDriverPool() {
+  auto* const own = static_cast<HostPool*>(pool_);
+  taken -= own->reserved;
+  for (void* const data : own->old) std::free(data);
+  delete own;
 }
-// Memory that was given back stays, so that a late copy finds what is not a number in it.
-CudaPool::CudaPool(const Ledger& ledger, const std::string& name)
-    : account_(ledger.open(name)), pool_(new std::vector<std::byte*>) {}
-CudaPool::~CudaPool() {
-  auto* const old = static_cast<std::vector<std::byte*>*>(pool_);
-  for (std::byte* const data : *old) std::free(data);
-  delete old;
+void* CudaDriverPool::take(Bytes bytes, void*) {
+  auto* const own = static_cast<HostPool*>(pool_);
+  const Bytes more = std::max<Bytes>(own->used + bytes - own->reserved, 0);
+  if (more > cuda_free_bytes()) return nullptr;
+  void* const data = made_memory(bytes);
+  taken += more;
+  own->reserved += more;
+  own->used += bytes;
+  return data;
 }
-CudaBlock CudaPool::take(Bytes bytes, void* stream) {
-  const Bytes size = rounded(bytes);
-  account_.charge(size);
-  CudaBlock block;
-  try {
-    block.data_ = take_memory(size, "cudaMallocFromPoolAsync");
-  } catch (const Error&) {
-    account_.release(size);
-    throw;
-  }
-  block.pool_ = this;
-  block.stream_ = stream;
-  block.size_ = size;
-  return block;
+void CudaDriverPool::give_back(void* data, Bytes bytes, void*) noexcept {
+  auto* const own = static_cast<HostPool*>(pool_);
+  std::memset(data, 0xFF, static_cast<std::size_t>(bytes));
+  own->old.push_back(data);
+  own->used -= bytes;
 }
-Bytes CudaPool::reserved() const { return account_.live(); }
-void CudaPool::give_back(std::byte* data, Bytes size, void*) noexcept {
-  std::memset(data, 0xFF, static_cast<std::size_t>(size));
-  static_cast<std::vector<std::byte*>*>(pool_)->push_back(data);
-  taken -= size;
-  account_.release(size);
+Bytes CudaDriverPool::reserved() const { return static_cast<const HostPool*>(pool_)->reserved; }
+void CudaDriverPool::trim() noexcept {
+  auto* const own = static_cast<HostPool*>(pool_);
+  taken -= own->reserved - own->used;
+  own->reserved = own->used;
 }
+void wait_for_cuda() noexcept {}
 
 PinnedMemory::PinnedMemory(const Ledger& ledger, const std::string& name, Bytes bytes)
     : account_(ledger.open(name)) {
