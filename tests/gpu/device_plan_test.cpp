@@ -2,6 +2,9 @@
 // What a network on a device is planned to do, which needs no device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "ebb/cell/gated.h"
 #include "ebb/core/error.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/run/device_network.h"
@@ -132,6 +135,17 @@ TEST(DevicePlan, ANetworkSaysWhyThereIsNoDevice) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
     EXPECT_NE(std::string(error.what()).find(missing), std::string::npos) << error.what();
   }
+}
+
+// In a process of its own, which sees no device even where there is one.
+TEST(DevicePlanDeathTest, KernelsSayWhyThereIsNoDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask = [] {
+    ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    const std::string why = gated_unfit({.steps = 1, .batch = 1, .hidden = 32});
+    std::exit(why.empty() ? 1 : 0);
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
