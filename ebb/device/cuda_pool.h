@@ -61,6 +61,7 @@ class CudaPool {
   // Error(out_of_budget) if the ledger refuses, Error(out_of_memory) if the device does; nothing has changed then.
   CudaBlock take(Bytes bytes, void* stream);
 
+  Bytes live() const { return account_.live(); }
   Bytes peak() const { return account_.peak(); }
   // What the driver holds for the pool, in use or not.
   Bytes reserved() const { return pool_.reserved(); }

@@ -2,6 +2,7 @@
 // What only a device that the host plays can be made to do.
 #include <gtest/gtest.h>
 
+#include "ebb/device/device_memory.h"
 #include "ebb/run/device_network.h"
 #include "tests/gpu/device_run.h"
 #include "tests/stand_in/host_device.h"
@@ -54,6 +55,52 @@ TEST(StandIn, CopiesThatRunFirstGiveTheSameBits) {
     EXPECT_GT(report.measured.tiers.at(0).written.states, 0) << strategy;
     EXPECT_GT(report.measured.tiers.at(0).read.states, 0) << strategy;
   }
+}
+
+Report report_of(const DeviceNetworkOptions& options, const DeviceData& data, double copy) {
+  set_copy_seconds(copy);
+  DeviceNetwork net(options);
+  run_on_device(net, options, data);
+  return net.report();
+}
+
+// Every third state leaves, each in one and a half of the time in which the next is made.
+TEST(StandIn, NothingWaitsForCopiesOut) {
+  DeviceNetworkOptions options = small_options();
+  options.time_steps = 120;
+  options.host_budget = 40 * device_plan(options).state_bytes;
+  options.strategy = "disk_revolve";  // it waits for each copy in
+  options.budget = least_budget_of(options) + 6000;
+  const DeviceData data = device_data(options);
+  const Measured at_once = report_of(options, data, 0).measured;
+  const Report report = report_of(options, data, 1.5);
+  const TierTraffic& host = report.measured.tiers.at(0);
+  EXPECT_EQ(host.written.states, 40);
+  EXPECT_LE(report.measured.seconds, at_once.seconds + 1.5 * static_cast<double>(host.read.states));
+  EXPECT_LE(report.measured.peak[0], report.predicted.peak[0]);
+}
+
+// Forward needs less than backward. Others may have the rest, whatever is under way.
+TEST(StandIn, CopiesOutTakeNothingFromOthers) {
+  DeviceNetworkOptions options = small_options();
+  const DeviceData data = device_data(options);
+  options.host_budget = 1 << 20;
+  options.budget = least_budget_of(options);
+  const DevicePlan planned = device_plan(options);
+  const Ledger ledger(planned.plan.prediction.peak[0]);
+  options.ledger = ledger;
+  DeviceNetwork net(options);
+  Account other = ledger.open("another");
+  other.charge(planned.tape_bytes);
+  DeviceMemory x(static_cast<Bytes>(2 * data.x.size()));
+  const Bytes kept = planned.tape_bytes + planned.state_bytes;  // the last tape, the live state
+  net.forward(x.data(), nullptr);
+  EXPECT_EQ(ledger.live() - other.live(), kept);
+  other.release(planned.tape_bytes);
+  net.forward(x.data(), nullptr);
+  EXPECT_EQ(ledger.live(), kept);
+  net.backward(nullptr);
+  EXPECT_EQ(ledger.live(), 0);
 }
 
 }  // namespace
