@@ -76,8 +76,9 @@ class DeviceNetwork {
   std::int64_t chunk() const;
   std::int64_t state_size() const;  // floats
 
-  // A cudaStream_t, for all calls from now on; to begin with the default stream. It waits for what the one before has been given, which
-  // must still be there. A forward whose backward has not come is forgotten.
+  // A cudaStream_t, for all calls from now on; to begin with the default stream. It must be there until another one is set or the network
+  // is gone: what a forward keeps is given back in its order. It waits for what the one before has been given. A forward whose backward
+  // has not come is forgotten.
   void set_stream(void* stream);
 
   // Writes y and the final state, where they are not null. Without an initial state it is zeros. What is read here must stay as it is
