@@ -57,8 +57,8 @@ DevicePlan device_plan(const DeviceNetworkOptions& options);
 
 // Pointers are to memory of the device that was current when the network was made, which must be current in every call, at multiples
 // of 16. Arrays over time are in the network's number: x and its gradient [T,B,I], y and its gradient [T,B,O]. States and their
-// gradients are floats, of each layer [B,F,H], one after the other (lstm: h, c; others: h). Calls return at once; the work is on the
-// stream. One thread at a time uses a network.
+// gradients are floats, of each layer [B,F,H], one after the other (lstm: h, c; others: h). Calls return at once, unless states go to
+// host memory that is not pinned, whose copies the caller waits for; the work is on the stream. One thread at a time uses a network.
 class DeviceNetwork {
  public:
   // Parameters are initialised as those of a Network. Throws Error(invalid_argument) for options that cannot be and for sizes that do

@@ -3,7 +3,7 @@
 // a step of the plan.
 //
 // All that computes is on the caller's stream, in the order of the actions. States that leave the device or come back are copied on
-// another stream; what needs them waits for an event, and the host never waits.
+// another stream; what needs them waits for an event. The host does not wait, but for copies to and from memory that is not pinned.
 #pragma once
 
 #include <cstdint>
