@@ -9,6 +9,7 @@
 
 #include "ebb/cell/gated_spread.cuh"
 #include "ebb/device/cuda_call.cuh"
+#include "ebb/device/device_memory.h"
 
 namespace ebb {
 namespace {
@@ -103,6 +104,8 @@ std::string gated_unfit(const GatedShape& shape) {
     return "the kernels need a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
            " or later";
   }
+  const std::string missing = cuda_missing();
+  if (!missing.empty()) return missing;
   gave_up();  // taken before a call that may be captured, in which it could not be
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated cells over a segment of time steps on a GPU: one kernel runs all of its steps, with the recurrent weights in shared memory.
+// Gated cells over a segment of time steps on a GPU: one kernel runs all of its steps, with the recurrent weights in registers and
+// shared memory.
 // What the inputs add to the sums, and what becomes of the gradients of the sums, are large products that the caller makes. Whoever
 // still has the outputs makes all sums so, and what the backward pass needs follows without running the steps again.
 //

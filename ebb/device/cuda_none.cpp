@@ -2,7 +2,7 @@
 // Where the library is built without CUDA.
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_arrays.h"
-#include "ebb/device/cuda_pool.h"
+#include "ebb/device/cuda_driver_pool.h"
 #include "ebb/device/cuda_products.h"
 #include "ebb/device/cuda_stream.h"
 #include "ebb/device/device_memory.h"
@@ -34,11 +34,13 @@ double CudaEvent::seconds_since(const CudaEvent&) const { refuse(); }
 CudaStream::CudaStream() { refuse(); }
 CudaStream::~CudaStream() {}
 
-CudaBlock::~CudaBlock() {}
-CudaPool::CudaPool(const Ledger&, const std::string&) { refuse(); }
-CudaPool::~CudaPool() = default;
-CudaBlock CudaPool::take(Bytes, void*) { refuse(); }
-Bytes CudaPool::reserved() const { refuse(); }
+CudaDriverPool::CudaDriverPool() { refuse(); }
+CudaDriverPool::~CudaDriverPool() {}
+void* CudaDriverPool::take(Bytes, void*) { refuse(); }
+void CudaDriverPool::give_back(void*, Bytes, void*) noexcept {}
+Bytes CudaDriverPool::reserved() const { refuse(); }
+void CudaDriverPool::trim() noexcept {}
+void wait_for_cuda() noexcept {}
 
 PinnedMemory::PinnedMemory(const Ledger&, const std::string&, Bytes) { refuse(); }
 PinnedMemory::~PinnedMemory() = default;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the CUDA device that is current, in the order of a stream: taken and given back without waiting for the device. Charged to
-// a ledger. What the driver holds for it beyond that is its own business: reserved() says how much.
+// a ledger. What the driver holds for it beyond that is its own business: reserved() says how much. It stays with the pool for the next
+// run, until somebody else in the process finds no memory on the device.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <utility>
 
+#include "ebb/device/cuda_driver_pool.h"
 #include "ebb/device/ledger.h"
 
 namespace ebb {
@@ -59,16 +61,20 @@ class CudaPool {
   // Error(out_of_budget) if the ledger refuses, Error(out_of_memory) if the device does; nothing has changed then.
   CudaBlock take(Bytes bytes, void* stream);
 
+  Bytes live() const { return account_.live(); }
   Bytes peak() const { return account_.peak(); }
-  // What the driver holds for the pool, in use or not. It is kept for the next run until the pool goes.
-  Bytes reserved() const;
+  // What the driver holds for the pool, in use or not.
+  Bytes reserved() const { return pool_.reserved(); }
 
  private:
   friend class CudaBlock;
   void give_back(std::byte* data, Bytes size, void* stream) noexcept;
 
   Account account_;
-  void* pool_ = nullptr;
+  CudaDriverPool pool_;
 };
+
+// Waits for the device, and hands it what the pools of the process hold and do not use.
+void trim_cuda_pools() noexcept;
 
 }  // namespace ebb

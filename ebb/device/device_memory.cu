@@ -2,6 +2,7 @@
 #include "ebb/device/device_memory.h"
 
 #include "ebb/device/cuda_call.cuh"
+#include "ebb/device/cuda_pool.h"
 
 namespace ebb {
 namespace {
@@ -54,8 +55,14 @@ DeviceMemory::DeviceMemory(Bytes bytes) : size_(bytes) {
   if (bytes < 0) fail(ErrorCode::invalid_argument, "DeviceMemory: ", bytes, " bytes");
   if (bytes == 0) return;
   void* data = nullptr;
-  check_cuda(cudaMalloc(&data, static_cast<std::size_t>(bytes)), "cudaMalloc");
-  cudaError_t status = cudaMemset(data, 0, static_cast<std::size_t>(bytes));
+  cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    trim_cuda_pools();
+    status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+  }
+  check_cuda(status, "cudaMalloc");
+  status = cudaMemset(data, 0, static_cast<std::size_t>(bytes));
   // Streams that do not wait for the default one would not wait for the zeros.
   if (status == cudaSuccess) status = cudaStreamSynchronize(nullptr);
   if (status != cudaSuccess) cudaFree(data);

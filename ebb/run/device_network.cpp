@@ -86,8 +86,8 @@ struct DeviceNetwork::State {
         prepared(stack->prepared_bytes()),
         workspace(CudaProducts::kWorkspace),
         pool(ledger_of(given), "the network on the device"),
-        step(*stack, time_steps, pool, products, prepared.data(), host_memory(given, *planned.plan),
-             host_bytes(*planned.plan)),
+        step(*stack, time_steps, pool, planned.plan->prediction.peak[0], products, prepared.data(),
+             host_memory(given, *planned.plan), host_bytes(*planned.plan)),
         run(step, planned.chain, planned.plan, Ledger()) {
     values.upload(net.values());
   }
@@ -181,6 +181,7 @@ void DeviceNetwork::forward(const void* x, void* y, const float* initial, float*
     own.step.begin(
         {own.stream, static_cast<const std::byte*>(x), static_cast<std::byte*>(y), initial, final});
     own.run.forward();
+    own.step.end_forward();
     own.forward_ends.record(own.stream);
   });
   own.went_forward = true;

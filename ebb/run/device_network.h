@@ -57,8 +57,8 @@ DevicePlan device_plan(const DeviceNetworkOptions& options);
 
 // Pointers are to memory of the device that was current when the network was made, which must be current in every call, at multiples
 // of 16. Arrays over time are in the network's number: x and its gradient [T,B,I], y and its gradient [T,B,O]. States and their
-// gradients are floats, of each layer [B,F,H], one after the other (lstm: h, c; others: h). Calls return at once; the work is on the
-// stream. One thread at a time uses a network.
+// gradients are floats, of each layer [B,F,H], one after the other (lstm: h, c; others: h). Calls return at once, unless states go to
+// host memory that is not pinned, whose copies the caller waits for; the work is on the stream. One thread at a time uses a network.
 class DeviceNetwork {
  public:
   // Parameters are initialised as those of a Network. Throws Error(invalid_argument) for options that cannot be and for sizes that do
@@ -76,8 +76,9 @@ class DeviceNetwork {
   std::int64_t chunk() const;
   std::int64_t state_size() const;  // floats
 
-  // A cudaStream_t, for all calls from now on; to begin with the default stream. It waits for what the one before has been given, which
-  // must still be there. A forward whose backward has not come is forgotten.
+  // A cudaStream_t, for all calls from now on; to begin with the default stream. It must be there until another one is set or the network
+  // is gone: what a forward keeps is given back in its order. It waits for what the one before has been given. A forward whose backward
+  // has not come is forgotten.
   void set_stream(void* stream);
 
   // Writes y and the final state, where they are not null. Without an initial state it is zeros. What is read here must stay as it is
@@ -106,8 +107,8 @@ class DeviceNetwork {
   Report report() const;
   // On the device, beside the budget: parameters, gradient, what products read, cuBLAS's workspace.
   Bytes standing_bytes() const;
-  // What the driver holds for states, tapes and scratch, in use or not, until the network goes; in pieces, so that it may be more
-  // than the budget.
+  // What the driver holds for states, tapes and scratch, in use or not, until the network goes or others of the process find no memory;
+  // in pieces, so that it may be more than the budget.
   Bytes reserved_bytes() const;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_pool.h"
+#include "ebb/plan/bound.h"
 #include "ebb/plan/strategies.h"
 
 namespace ebb {
@@ -24,7 +25,9 @@ constexpr double kMemoryRate = 2e12;   // bytes a second within the device
 constexpr double kHostRate = 2e10;     // between device and host
 constexpr double kHostSeconds = 1e-5;
 
-constexpr std::int64_t kLongestChunk = 512, kMostChunks = 128;
+constexpr std::int64_t kLongestChunk = 512;
+// Plans of long sequences take up to seconds to make; a third was never faster where it was tried.
+constexpr int kMostPlans = 2;
 
 struct CellWord {
   std::string_view name;
@@ -113,13 +116,10 @@ Chain chain_of(const GatedStack& stack, std::int64_t time_steps) {
   return Chain::uniform(steps, cost);
 }
 
-PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
-  auto stack = std::make_unique<const GatedStack>(layers_of(options, chunk));
-  Chain chain = chain_of(*stack, options.time_steps);
+Platform platform_of(const DeviceNetworkOptions& options, Bytes state) {
   Platform platform;
   platform.fast = options.budget;
   platform.copy_rate = kMemoryRate;
-  const Bytes state = chain.at(0).state;
   if (options.host_budget > 0 && options.host_budget < state) {
     fail(ErrorCode::invalid_argument, "host_budget is ", options.host_budget,
          " bytes, but a state of this network has ", state, "; give as many at least, or 0");
@@ -132,39 +132,62 @@ PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
     host.write_latency = host.read_latency = kHostSeconds;
     host.duplex = false;  // one stream copies both ways
   }
+  return platform;
+}
+
+PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
+  auto stack = std::make_unique<const GatedStack>(layers_of(options, chunk));
+  Chain chain = chain_of(*stack, options.time_steps);
   PlanOptions wanted;
   wanted.strategy = options.strategy;
   wanted.tapes_stay = true;
-  auto plan = std::make_shared<const Plan>(make_plan(chain, platform, wanted));
+  auto plan = std::make_shared<const Plan>(
+      make_plan(chain, platform_of(options, chain.at(0).state), wanted));
   return {std::move(stack), std::move(chain), std::move(plan)};
 }
 
-// The fastest of the powers of two by what their plans predict. Where one runs every step once, shorter ones only add calls.
-PlannedStack fastest(const DeviceNetworkOptions& options) {
-  std::optional<PlannedStack> best;
-  std::optional<Error> refused;
+struct ChunkOffer {
+  std::int64_t chunk = 0;
+  double at_least = 0;  // seconds, of any plan
+};
+
+// The powers of two that may fit, the most promising first. The shortest is one of them: where nothing fits, it says what does.
+std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options) {
+  std::vector<ChunkOffer> offers;
   std::int64_t chunk = kLongestChunk;
   while (chunk > options.time_steps) chunk /= 2;
   for (; chunk >= 1; chunk /= 2) {
-    const std::int64_t steps = (options.time_steps + chunk - 1) / chunk;
-    if (best) {
-      // Even if every step ran once.
-      const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options.time_steps);
-      const double least = chain.record_seconds(0, steps) + chain.backward_seconds(0, steps);
-      if (steps > kMostChunks || least >= best->plan->prediction.seconds) break;
-    }
+    const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options.time_steps);
+    const StepCost& cost = chain.at(0);
+    if (chunk > 1 && cost.state + cost.tape + cost.adjoint + cost.scratch > options.budget)
+      continue;
+    Machine machine;
+    machine.platform = platform_of(options, cost.state);
+    machine.tapes_stay = true;
+    offers.push_back({chunk, bound(chain, machine).seconds});
+  }
+  std::ranges::stable_sort(offers, {}, &ChunkOffer::at_least);
+  return offers;
+}
+
+// The fastest by what plans predict. Long chunks take fewer calls; short ones leave room for more states, so that steps run less often.
+PlannedStack fastest(const DeviceNetworkOptions& options) {
+  std::optional<PlannedStack> best;
+  std::optional<Error> refused;
+  int plans = 0;
+  for (const ChunkOffer& offer : chunk_offers(options)) {
+    if (plans == kMostPlans || (best && offer.at_least >= best->plan->prediction.seconds)) break;
     try {
-      PlannedStack found = planned(options, chunk);
-      const Prediction& now = found.plan->prediction;
-      const bool runs_once = now.forwards == steps;
-      if (!best || now.seconds < best->plan->prediction.seconds) best = std::move(found);
-      if (runs_once) break;
+      PlannedStack found = planned(options, offer.chunk);
+      ++plans;
+      if (!best || found.plan->prediction.seconds < best->plan->prediction.seconds)
+        best = std::move(found);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::infeasible_budget) throw;
-      refused = error;
+      if (offer.chunk == 1) refused = error;  // the shortest needs least
     }
   }
-  if (!best) throw *refused;  // by the shortest, which needs least
+  if (!best) throw *refused;
   return std::move(*best);
 }
 

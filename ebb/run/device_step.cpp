@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "ebb/core/error.h"
 #include "ebb/device/cuda_arrays.h"
 
 namespace ebb {
@@ -54,13 +55,14 @@ void DeviceItem::fetch(const std::byte* from, Bytes bytes, void* other) {
   arrives_ = std::move(done);
 }
 
-DeviceStep::DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool,
+DeviceStep::DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool, Bytes most,
                        CudaProducts& products, const std::byte* prepared, PinnedMemory host,
                        Bytes host_bytes)
     : stack_(stack),
       time_steps_(time_steps),
       batch_(stack.layers().front().options().batch),
       pool_(pool),
+      most_(most),
       products_(products),
       prepared_(prepared),
       host_(std::move(host)) {
@@ -74,6 +76,7 @@ void DeviceStep::clear() noexcept {
   of_before_ = {};
   kept_.clear();
   tapes_.clear();
+  leaving_.clear();
   for (const auto& [step, place] : places_) unused_.push_back(place);
   places_.clear();
 }
@@ -84,6 +87,9 @@ void DeviceStep::begin(const Forward& given) {
   live_at_ = 0;
   stack_.load(given.initial, live_.data(), given.stream);
 }
+
+// Others that share the ledger find in it what the plan keeps, and no more.
+void DeviceStep::end_forward() { leaving_.clear(); }
 
 void DeviceStep::begin_backward(const Backward& given) {
   backward_ = given;
@@ -119,7 +125,18 @@ std::byte* DeviceStep::y_of(std::int64_t step, bool first) const {
 }
 
 DeviceItem DeviceStep::take(Bytes bytes) {
+  while (!leaving_.empty() && CudaPool::rounded(bytes) > most_ - pool_.live()) leaving_.pop_front();
+  try {
+    return {pool_.take(bytes, forward_.stream), forward_.stream};
+  } catch (const Error&) {
+    if (leaving_.empty()) throw;
+  }
+  leaving_.clear();  // others have taken what the plan counts on
   return {pool_.take(bytes, forward_.stream), forward_.stream};
+}
+
+void DeviceStep::retire(DeviceItem item) {
+  if (item.was_sent()) leaving_.push_back(std::move(item));
 }
 
 // The live state is now the one after the step.
@@ -135,7 +152,7 @@ std::int64_t DeviceStep::advance(const StepSpan& span) {
     DeviceItem after = take(stack_.state_bytes());
     stack_.advance(work(), prepared_, steps_of(i), x_of(i), live_.data(), after.data(),
                    y_of(i, span.first), scratch.data());
-    live_ = std::move(after);
+    retire(std::exchange(live_, std::move(after)));
     passed(i, span.first);
   }
   return span.to;
@@ -148,14 +165,14 @@ void DeviceStep::record(const StepSpan& span) {
                   y_of(i, span.first));
     DeviceItem after = take(stack_.state_bytes());
     stack_.state_of_tape(tape.data(), steps_of(i), after.data(), forward_.stream);
-    live_ = std::move(after);
+    retire(std::exchange(live_, std::move(after)));
     tapes_[i] = std::move(tape);
     passed(i, span.first);
   }
 }
 
 void DeviceStep::reverse(std::int64_t from, std::int64_t to) {
-  if (live_at_ >= from) live_ = {};
+  if (live_at_ >= from) retire(std::exchange(live_, {}));
   DeviceItem scratch = take(stack_.scratch_bytes());
   const std::int64_t chunk = stack_.chunk();
   for (std::int64_t i = to - 1; i >= from; --i) {
@@ -203,13 +220,16 @@ void DeviceStep::copy(const Copy& copy) {
     } else if (kept != kept_.end()) {
       kept->second.send(to, bytes, copies_.get());
     } else {
-      state_in_fast(step).send(to, bytes, copies_.get());
+      DeviceItem found = state_in_fast(step);
+      found.send(to, bytes, copies_.get());
+      retire(std::move(found));
     }
     unused_.pop_back();
     places_[step] = place;
     return;
   }
-  if (copy.to == Place::work) live_ = {};  // its memory may be all that there is
+  // Its memory may be all that there is.
+  if (copy.to == Place::work) retire(std::exchange(live_, {}));
   DeviceItem found;
   if (copy.from.is_slow()) {
     found = take(bytes);
@@ -236,7 +256,9 @@ void DeviceStep::drop(const Drop& drop) {
     unused_.push_back(found->second);
     places_.erase(found);
   } else {
-    kept_.erase(drop.step);
+    const auto found = kept_.find(drop.step);
+    retire(std::move(found->second));
+    kept_.erase(found);
   }
 }
 

@@ -3,10 +3,11 @@
 // a step of the plan.
 //
 // All that computes is on the caller's stream, in the order of the actions. States that leave the device or come back are copied on
-// another stream; what needs them waits for an event, and the host never waits.
+// another stream; what needs them waits for an event. The host does not wait, but for copies to and from memory that is not pinned.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -31,6 +32,8 @@ class DeviceItem {
   ~DeviceItem();
 
   explicit operator bool() const { return block_.data() != nullptr; }
+  // Whether a copy out may still read it.
+  bool was_sent() const { return leaves_.has_value(); }
   // For the stream, which waits for what is under way to it.
   std::byte* data();
   // Copies on `other` after what the stream has been given.
@@ -61,13 +64,15 @@ class DeviceStep : public HandleStep {
     float* gradient = nullptr;
   };
 
-  // All that is given must outlive it. `host` has room for `host_bytes` of states.
-  DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool,
+  // All that is given must outlive it. `host` has room for `host_bytes` of states. It takes no more than `most` from the pool, unless
+  // the plan needs more.
+  DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool, Bytes most,
              CudaProducts& products, const std::byte* prepared, PinnedMemory host,
              Bytes host_bytes);
 
-  // Before the run's forward, and before and after its backward.
+  // Before and after the run's forward, and before and after its backward.
   void begin(const Forward& given);
+  void end_forward();
   void begin_backward(const Backward& given);
   void end_backward();
   // Forgets all that is kept.
@@ -86,12 +91,14 @@ class DeviceStep : public HandleStep {
   Bytes row_bytes(std::int64_t width) const;
   GatedWork work() const { return {&products_, forward_.stream}; }
   DeviceItem take(Bytes bytes);
+  void retire(DeviceItem item);
   DeviceItem state_in_fast(std::int64_t step);
   void passed(std::int64_t step, bool first);
 
   const GatedStack& stack_;
   std::int64_t time_steps_, batch_;
   CudaPool& pool_;
+  Bytes most_;
   CudaProducts& products_;
   const std::byte* prepared_;
   Forward forward_;
@@ -103,6 +110,8 @@ class DeviceStep : public HandleStep {
   std::int64_t live_at_ = 0;  // the step it is before
   DeviceItem of_after_, of_before_;
   std::map<std::int64_t, DeviceItem> kept_, tapes_;
+  // Of no use any more but for copies out, oldest first. They are charged until their memory is wanted: only then the stream waits.
+  std::deque<DeviceItem> leaving_;
   // Places in host_: one stream writes and reads them, so that one that is free may be written at once.
   std::map<std::int64_t, std::int64_t> places_;
   std::vector<std::int64_t> unused_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What networks on a CUDA device are built on, on a GPU.
+// What networks on a CUDA device are built on: on a GPU, and on a device that the host plays.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -71,6 +71,17 @@ TEST_F(Cuda, APoolKeepsToItsLedger) {
   EXPECT_EQ(ledger.live(), 0);
   EXPECT_EQ(pool.peak(), 4096);
   EXPECT_GT(pool.reserved(), 0);
+}
+
+TEST_F(Cuda, WhatOnePoolDoesNotUseIsThereForOthers) {
+  const Ledger ledger;
+  CudaPool one(ledger, "one"), other(ledger, "other");
+  const Bytes most = cuda_free_bytes() / 4 * 3;
+  EXPECT_NE(one.take(most, nullptr).data(), nullptr);
+  EXPECT_GE(one.reserved(), most) << "it is kept for the next time";
+  EXPECT_NE(other.take(most, nullptr).data(), nullptr);
+  EXPECT_NE(DeviceMemory(most).data(), nullptr);
+  EXPECT_LT(one.reserved() + other.reserved(), most);
 }
 
 TEST_F(Cuda, AnotherStreamCopiesWhenItMay) {

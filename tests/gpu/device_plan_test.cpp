@@ -2,6 +2,9 @@
 // What a network on a device is planned to do, which needs no device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "ebb/cell/gated.h"
 #include "ebb/core/error.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/run/device_network.h"
@@ -75,6 +78,18 @@ TEST(DevicePlan, IsTheSameEveryTime) {
   EXPECT_EQ(one.plan.prediction.forwards, other.plan.prediction.forwards);
 }
 
+// The longest chunk that fits leaves room for five states.
+TEST(DevicePlan, NoOtherChunkIsFaster) {
+  DeviceNetworkOptions options = options_of(20'000);
+  options.layers[0].hidden = 1024;
+  options.budget = 100 << 20;
+  const double chosen = device_plan(options).plan.prediction.seconds;
+  for (const std::int64_t chunk : {16, 32, 64}) {
+    options.chunk = chunk;
+    EXPECT_LE(chosen, device_plan(options).plan.prediction.seconds) << chunk;
+  }
+}
+
 TEST(DevicePlan, StatesGoToTheHostWhereThatIsFaster) {
   DeviceNetworkOptions options = options_of(8192);
   options.budget = 100 << 20;
@@ -120,6 +135,17 @@ TEST(DevicePlan, ANetworkSaysWhyThereIsNoDevice) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
     EXPECT_NE(std::string(error.what()).find(missing), std::string::npos) << error.what();
   }
+}
+
+// In a process of its own, which sees no device even where there is one.
+TEST(DevicePlanDeathTest, KernelsSayWhyThereIsNoDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask = [] {
+    ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    const std::string why = gated_unfit({.steps = 1, .batch = 1, .hidden = 32});
+    std::exit(why.empty() ? 1 : 0);
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/stand_in/host_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -17,52 +15,39 @@
 #include "ebb/device/cuda_stream.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/device/pinned_memory.h"
+#include "tests/stand_in/host_queue.h"
 
 namespace ebb {
 namespace {
 
 Bytes taken = 0;
 bool pinned_refused = false;
+double copy_seconds = 1;
 
-std::byte* take_memory(Bytes bytes, const char* call) {
-  if (bytes > test::kHostDeviceBytes - taken)
-    fail(ErrorCode::out_of_memory, call, ": out of memory");
+void* made_memory(Bytes bytes) {
   void* data = nullptr;
   if (::posix_memalign(&data, 512, static_cast<std::size_t>(bytes)) != 0)
     fail(ErrorCode::out_of_memory, "posix_memalign");
   std::memset(data, 0xFF, static_cast<std::size_t>(bytes));
-  taken += bytes;
-  return static_cast<std::byte*>(data);
+  return data;
 }
 
-// Work that was given to a stream and has not run.
-struct Queue {
-  std::deque<std::function<void()>> waiting;
-  std::int64_t given = 0, done = 0;
+using test::HostMark;
+using test::HostQueue;
+using test::queue_of;
+using Event = std::shared_ptr<HostMark>;  // null before it has been recorded
 
-  void run_up_to(std::int64_t count) {
-    for (; done < count; ++done) {
-      waiting.front()();
-      waiting.pop_front();
-    }
-  }
+// Whatever others did to it before is gone then.
+void spoil(void* data, Bytes bytes, void* stream) {
+  queue_of(stream)->add([=] { std::memset(data, 0xFF, static_cast<std::size_t>(bytes)); });
+}
+
+// The driver's: what it has of the device, how much of that is in use, and what was given back, which stays, so that a late copy finds
+// what is not a number in it.
+struct HostPool {
+  Bytes reserved = 0, used = 0;
+  std::vector<void*> old;
 };
-
-struct Mark {
-  Queue* queue = nullptr;
-  std::int64_t given = 0;
-};
-
-// The queues of all streams that are not the caller's.
-std::map<void*, std::unique_ptr<Queue>>& queues() {
-  static std::map<void*, std::unique_ptr<Queue>> all;
-  return all;
-}
-
-Queue* queue_of(void* stream) {
-  const auto found = queues().find(stream);
-  return found == queues().end() ? nullptr : found->second.get();
-}
 
 float number_at(CudaNumber number, const void* data, std::int64_t i) {
   if (number == CudaNumber::f32) return static_cast<const float*>(data)[i];
@@ -79,9 +64,25 @@ void put_number(CudaNumber number, void* data, std::int64_t i, float value) {
   }
 }
 
+void multiply_now(const CudaProduct& p) {
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    for (std::int64_t column = 0; column < p.columns; ++column) {
+      const std::int64_t at = row * p.columns + column;
+      float sum = p.adds ? number_at(p.sums_number, p.sums, at) : 0;
+      for (std::int64_t k = 0; k < p.inner; ++k) {
+        sum += number_at(p.number, p.a, p.a_transposed ? k * p.rows + row : row * p.inner + k) *
+               number_at(p.number, p.b,
+                         p.b_transposed ? column * p.inner + k : k * p.columns + column);
+      }
+      put_number(p.sums_number, p.sums, at, sum);
+    }
+  }
+}
+
 }  // namespace
 
 void test::refuse_pinned_memory(bool yes) { pinned_refused = yes; }
+void test::set_copy_seconds(double seconds) { copy_seconds = seconds; }
 
 std::string cuda_missing() { return {}; }
 int cuda_device() { return 0; }
@@ -90,75 +91,87 @@ Bytes cuda_free_bytes() { return test::kHostDeviceBytes - taken; }
 
 DeviceMemory::DeviceMemory(Bytes bytes) : size_(bytes) {
   if (bytes == 0) return;
-  data_ = take_memory(bytes, "cudaMalloc");
+  if (bytes > cuda_free_bytes()) trim_cuda_pools();
+  if (bytes > cuda_free_bytes()) fail(ErrorCode::out_of_memory, "cudaMalloc: out of memory");
+  data_ = static_cast<std::byte*>(made_memory(bytes));
+  taken += bytes;
   std::memset(data_, 0, static_cast<std::size_t>(bytes));
 }
 DeviceMemory::~DeviceMemory() {
+  wait_for_cuda();
   std::free(data_);
   taken -= size_;
 }
-void DeviceMemory::upload(std::span<const std::byte> from, void*) {
+void DeviceMemory::upload(std::span<const std::byte> from, void* stream) {
+  if (static_cast<Bytes>(from.size()) > size_) fail(ErrorCode::invalid_argument, "upload");
+  queue_of(stream)->run_all();
   std::memcpy(data_, from.data(), from.size());
 }
-void DeviceMemory::download(std::span<std::byte> to, void*) const {
+void DeviceMemory::download(std::span<std::byte> to, void* stream) const {
+  queue_of(stream)->run_all();
   std::memcpy(to.data(), data_, to.size());
 }
 
-CudaEvent::CudaEvent() : event_(new Mark) {}
-CudaEvent::~CudaEvent() { delete static_cast<Mark*>(event_); }
+CudaEvent::CudaEvent() : event_(new Event) {}
+CudaEvent::~CudaEvent() { delete static_cast<Event*>(event_); }
 void CudaEvent::record(void* stream) {
-  Queue* const queue = queue_of(stream);
-  *static_cast<Mark*>(event_) = {queue, queue == nullptr ? 0 : queue->given};
+  const std::shared_ptr<HostQueue> queue = queue_of(stream);
+  const Event mark = std::make_shared<HostMark>(queue, queue->given() + 1);
+  *static_cast<Event*>(event_) = mark;
+  queue->add([mark] { mark->time = mark->queue->time(); });
 }
 void CudaEvent::hold(void* stream) const {
-  const Mark& mark = *static_cast<const Mark*>(event_);
-  if (mark.queue != nullptr && mark.queue != queue_of(stream)) mark.queue->run_up_to(mark.given);
+  const Event mark = *static_cast<const Event*>(event_);
+  if (mark == nullptr) return;
+  const std::shared_ptr<HostQueue> queue = queue_of(stream);
+  queue->add([mark, own = queue.get()] {
+    mark->queue->run_up_to(mark->given);
+    own->wait_until(mark->time);
+  });
 }
-double CudaEvent::seconds_since(const CudaEvent&) const { return 1; }
+double CudaEvent::seconds_since(const CudaEvent& start) const {
+  const Event from = *static_cast<const Event*>(start.event_),
+              to = *static_cast<const Event*>(event_);
+  from->queue->run_up_to(from->given);
+  to->queue->run_up_to(to->given);
+  return to->time - from->time;
+}
 
-CudaStream::CudaStream() {
-  auto queue = std::make_unique<Queue>();
-  stream_ = queue.get();
-  queues()[stream_] = std::move(queue);
-}
-CudaStream::~CudaStream() {
-  queue_of(stream_)->run_up_to(queue_of(stream_)->given);
-  queues().erase(stream_);
-}
+CudaStream::CudaStream() : stream_(test::add_queue()) {}
+CudaStream::~CudaStream() { test::remove_queue(stream_); }
 
-CudaBlock::~CudaBlock() {
-  if (pool_ != nullptr) pool_->give_back(data_, size_, stream_);
+CudaDriverPool::CudaDriverPool() : pool_(new HostPool) {}
+CudaDriverPool::~CudaDriverPool() {
+  wait_for_cuda();
+  auto* const own = static_cast<HostPool*>(pool_);
+  taken -= own->reserved;
+  for (void* const data : own->old) std::free(data);
+  delete own;
 }
-// Memory that was given back stays, so that a late copy finds what is not a number in it.
-CudaPool::CudaPool(const Ledger& ledger, const std::string& name)
-    : account_(ledger.open(name)), pool_(new std::vector<std::byte*>) {}
-CudaPool::~CudaPool() {
-  auto* const old = static_cast<std::vector<std::byte*>*>(pool_);
-  for (std::byte* const data : *old) std::free(data);
-  delete old;
+void* CudaDriverPool::take(Bytes bytes, void* stream) {
+  auto* const own = static_cast<HostPool*>(pool_);
+  const Bytes more = std::max<Bytes>(own->used + bytes - own->reserved, 0);
+  if (more > cuda_free_bytes()) return nullptr;
+  void* const data = made_memory(bytes);
+  spoil(data, bytes, stream);
+  taken += more;
+  own->reserved += more;
+  own->used += bytes;
+  return data;
 }
-CudaBlock CudaPool::take(Bytes bytes, void* stream) {
-  const Bytes size = rounded(bytes);
-  account_.charge(size);
-  CudaBlock block;
-  try {
-    block.data_ = take_memory(size, "cudaMallocFromPoolAsync");
-  } catch (const Error&) {
-    account_.release(size);
-    throw;
-  }
-  block.pool_ = this;
-  block.stream_ = stream;
-  block.size_ = size;
-  return block;
+void CudaDriverPool::give_back(void* data, Bytes bytes, void* stream) noexcept {
+  auto* const own = static_cast<HostPool*>(pool_);
+  spoil(data, bytes, stream);
+  own->old.push_back(data);
+  own->used -= bytes;
 }
-Bytes CudaPool::reserved() const { return account_.live(); }
-void CudaPool::give_back(std::byte* data, Bytes size, void*) noexcept {
-  std::memset(data, 0xFF, static_cast<std::size_t>(size));
-  static_cast<std::vector<std::byte*>*>(pool_)->push_back(data);
-  taken -= size;
-  account_.release(size);
+Bytes CudaDriverPool::reserved() const { return static_cast<const HostPool*>(pool_)->reserved; }
+void CudaDriverPool::trim() noexcept {
+  auto* const own = static_cast<HostPool*>(pool_);
+  taken -= own->reserved - own->used;
+  own->reserved = own->used;
 }
+void wait_for_cuda() noexcept { test::run_all_queues(); }
 
 PinnedMemory::PinnedMemory(const Ledger& ledger, const std::string& name, Bytes bytes)
     : account_(ledger.open(name)) {
@@ -175,54 +188,49 @@ PinnedMemory::PinnedMemory(const Ledger& ledger, const std::string& name, Bytes 
 PinnedMemory::~PinnedMemory() { std::free(data_); }
 
 void cuda_copy(void* to, const void* from, Bytes bytes, void* stream) {
-  const auto copy = [=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); };
-  Queue* const queue = queue_of(stream);
-  if (queue == nullptr) return copy();
-  queue->waiting.emplace_back(copy);
-  ++queue->given;
+  const std::shared_ptr<HostQueue> queue = queue_of(stream);
+  queue->add([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); },
+             queue->is_callers() ? 0 : copy_seconds);
 }
-void cuda_zero(void* to, Bytes bytes, void*) {
-  std::memset(to, 0, static_cast<std::size_t>(bytes));
+void cuda_zero(void* to, Bytes bytes, void* stream) {
+  queue_of(stream)->add([=] { std::memset(to, 0, static_cast<std::size_t>(bytes)); });
 }
 void cuda_convert(const CudaRows& to, const CudaRows& from, std::int64_t rows, std::int64_t columns,
-                  void*) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t i = 0; i < columns; ++i) {
-      put_number(to.number, to.data, row * to.stride + i,
-                 number_at(from.number, from.data, row * from.stride + i));
+                  void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t i = 0; i < columns; ++i) {
+        put_number(to.number, to.data, row * to.stride + i,
+                   number_at(from.number, from.data, row * from.stride + i));
+      }
     }
-  }
+  });
 }
 void cuda_add(CudaNumber number, void* to, const float* a, const float* b, std::int64_t count,
-              void*) {
-  for (std::int64_t i = 0; i < count; ++i)
-    put_number(number, to, i, b == nullptr ? a[i] : a[i] + b[i]);
+              void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t i = 0; i < count; ++i)
+      put_number(number, to, i, b == nullptr ? a[i] : a[i] + b[i]);
+  });
 }
 void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows,
-                 std::int64_t columns, void*) {
-  for (std::int64_t i = 0; i < rows * columns; ++i)
-    put_number(number, to, i, number_at(number, row, i % columns));
+                 std::int64_t columns, void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t i = 0; i < rows * columns; ++i)
+      put_number(number, to, i, number_at(number, row, i % columns));
+  });
 }
-void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void*) {
-  for (std::int64_t i = 0; i < count; ++i) put_number(number, to, i, value);
+void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t i = 0; i < count; ++i) put_number(number, to, i, value);
+  });
 }
 
 CudaProducts::CudaProducts() = default;
 CudaProducts::~CudaProducts() {}
-void CudaProducts::use(void*, void*) {}
+void CudaProducts::use(void* stream, void*) { handle_ = stream; }
 void CudaProducts::multiply(const CudaProduct& p) {
-  for (std::int64_t row = 0; row < p.rows; ++row) {
-    for (std::int64_t column = 0; column < p.columns; ++column) {
-      const std::int64_t at = row * p.columns + column;
-      float sum = p.adds ? number_at(p.sums_number, p.sums, at) : 0;
-      for (std::int64_t k = 0; k < p.inner; ++k) {
-        sum += number_at(p.number, p.a, p.a_transposed ? k * p.rows + row : row * p.inner + k) *
-               number_at(p.number, p.b,
-                         p.b_transposed ? column * p.inner + k : k * p.columns + column);
-      }
-      put_number(p.sums_number, p.sums, at, sum);
-    }
-  }
+  queue_of(handle_)->add([p] { multiply_now(p); });
 }
 
 }  // namespace ebb

@@ -10,6 +10,8 @@
 #include "ebb/cell/rnn_math.h"
 #include "ebb/core/error.h"
 #include "ebb/core/half_math.h"
+#include "tests/stand_in/host_device.h"
+#include "tests/stand_in/host_queue.h"
 
 namespace ebb {
 namespace {
@@ -153,11 +155,17 @@ std::string gated_unfit(const GatedShape& shape) {
   if (shape.hidden % each == 0) return {};
   return "hidden must be a multiple of " + std::to_string(each);
 }
-void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void*) {
-  with_cell(shape.cell, [&]<class Cell>() { Host<Cell>{shape}.forward(given, record); });
+void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream) {
+  const auto work = [=] {
+    with_cell(shape.cell, [&]<class Cell>() { Host<Cell>{shape}.forward(given, record); });
+  };
+  test::queue_of(stream)->add(work, test::kForwardSeconds);
 }
-void gated_backward(const GatedShape& shape, const GatedBackward& given, void*) {
-  with_cell(shape.cell, [&]<class Cell>() { Host<Cell>{shape}.backward(given); });
+void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream) {
+  const auto work = [=] {
+    with_cell(shape.cell, [&]<class Cell>() { Host<Cell>{shape}.backward(given); });
+  };
+  test::queue_of(stream)->add(work, test::kBackwardSeconds);
 }
 void set_gated_patience(std::int64_t) {}
 void set_gated_registers(bool) {}

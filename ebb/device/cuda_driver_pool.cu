@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ebb/device/cuda_pool.h"
+#include "ebb/device/cuda_driver_pool.h"
 
+#include <cstdint>
 #include <limits>
 
 #include "ebb/device/cuda_call.cuh"
@@ -13,11 +14,7 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 
 }  // namespace
 
-CudaBlock::~CudaBlock() {
-  if (pool_ != nullptr) pool_->give_back(data_, size_, stream_);
-}
-
-CudaPool::CudaPool(const Ledger& ledger, const std::string& name) : account_(ledger.open(name)) {
+CudaDriverPool::CudaDriverPool() {
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   cudaMemPoolProps wanted = {};
@@ -35,42 +32,35 @@ CudaPool::CudaPool(const Ledger& ledger, const std::string& name) : account_(led
   check_cuda(status, "cudaMemPoolSetAttribute");
 }
 
-CudaPool::~CudaPool() { cudaMemPoolDestroy(pool_of(pool_)); }
+CudaDriverPool::~CudaDriverPool() { cudaMemPoolDestroy(pool_of(pool_)); }
 
-CudaBlock CudaPool::take(Bytes bytes, void* stream) {
-  const Bytes size = rounded(bytes);
-  account_.charge(size);
+void* CudaDriverPool::take(Bytes bytes, void* stream) {
   void* data = nullptr;
-  cudaError_t status = cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(size),
-                                               pool_of(pool_), stream_of(stream));
+  const cudaError_t status = cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes),
+                                                     pool_of(pool_), stream_of(stream));
   if (status == cudaErrorMemoryAllocation) {
-    // What the pool holds in pieces may be enough in one piece.
-    cudaGetLastError();
-    cudaStreamSynchronize(stream_of(stream));
-    cudaMemPoolTrimTo(pool_of(pool_), 0);
-    status = cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(size), pool_of(pool_),
-                                     stream_of(stream));
+    cudaGetLastError();  // or the next call would tell of it again
+    return nullptr;
   }
-  if (status != cudaSuccess) account_.release(size);
   check_cuda(status, "cudaMallocFromPoolAsync");
-  CudaBlock block;
-  block.pool_ = this;
-  block.stream_ = stream;
-  block.data_ = static_cast<std::byte*>(data);
-  block.size_ = size;
-  return block;
+  return data;
 }
 
-Bytes CudaPool::reserved() const {
+void CudaDriverPool::give_back(void* data, Bytes, void* stream) noexcept {
+  cudaFreeAsync(data, stream_of(stream));
+}
+
+Bytes CudaDriverPool::reserved() const {
   std::uint64_t bytes = 0;
   check_cuda(cudaMemPoolGetAttribute(pool_of(pool_), cudaMemPoolAttrReservedMemCurrent, &bytes),
              "cudaMemPoolGetAttribute");
   return static_cast<Bytes>(bytes);
 }
 
-void CudaPool::give_back(std::byte* data, Bytes size, void* stream) noexcept {
-  cudaFreeAsync(data, stream_of(stream));
-  account_.release(size);
+void CudaDriverPool::trim() noexcept { cudaMemPoolTrimTo(pool_of(pool_), 0); }
+
+void wait_for_cuda() noexcept {
+  if (cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace ebb
