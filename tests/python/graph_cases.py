@@ -349,25 +349,25 @@ def expect_forgotten(case: Case, path: pathlib.Path) -> None:
     assert ran_as_graphs() and same(doubled, ours)
 
 
-def changed_before_backward(numbers: int, **words: Any) -> Case:
+def changed_before_backward(numbers: int, lengths: tuple[int, ...] = (), **words: Any) -> None:
     """Gradients of a loop with a gain of so many numbers, which is changed between forward and backward, are those of the forward;
-    after it the gain is as it was changed."""
+    after it the gain is as it was changed. In turn with other lengths than usual."""
     cell, gain = torch.nn.GRUCell(INPUTS, HIDDEN).to(DEVICE), torch.ones(numbers, device=DEVICE)
 
     def f(h, x):
         h = cell(x, h * (2 * gain[:HIDDEN]))
         return h, h
 
-    found = []
-    for change in (False, True):
-        gain.fill_(0.7)
-        _, ys = ebb.scan(f, zeros(), torch.ones(STEPS, BATCH, INPUTS, device=DEVICE), chunk=CHUNK, **words)
-        if change:
-            gain.fill_(3.0)
-        found.append(torch.autograd.grad(ys.pow(2).mean(), list(cell.parameters())))
-    assert same(*found)
-    assert bool((gain == 3).all())
-    return Case(cell, f, zeros(), inputs(), words)
+    for steps in (STEPS, STEPS, STEPS, *lengths):
+        found = []
+        for change in (False, True):
+            gain.fill_(0.7)
+            _, ys = ebb.scan(f, zeros(), torch.ones(steps, BATCH, INPUTS, device=DEVICE), chunk=CHUNK, **words)
+            if change:
+                gain.fill_(3.0)
+            found.append(torch.autograd.grad(ys.pow(2).mean(), list(cell.parameters())))
+        assert same(*found)
+        assert bool((gain == 3).all())
 
 
 @pytest.fixture(autouse=True)

@@ -430,3 +430,18 @@ def test_spiking_layers_take_the_word(monkeypatch):
         assert ran_as_graphs() is graph
     with pytest.raises(ebb.Error, match="ALIF: graph is 'yes'; it is True, False"):
         ebb.nn.ALIF(INPUTS, HIDDEN, graph="yes")
+
+
+def test_a_short_loop_leaves_the_graphs_of_a_long_one(gpu, monkeypatch):
+    """Its share of memory is less than they need."""
+    monkeypatch.setattr("ebb._loop.capturing._GAIN", 1e9)
+    monkeypatch.setattr("ebb._loop.capturing._least", lambda loop, seen: 0)
+    case = cases.lstm()
+    seen = []
+    for steps in (900, 900, 900, 60, 900, 60, 900, 60, 900, 60, 900):
+        ours = Case(case.module, case.f, case.init, torch.randn(steps, 4, INPUTS), {"chunk": 30})
+        results(ours, budget="90%")
+        seen.append((steps, ran_as_graphs(), gpu.captures))
+    captures = seen[1][2]
+    assert seen[1][1] and all(graphs == (steps == 900) for steps, graphs, _ in seen[1:]), seen
+    assert all(count == captures for *_, count in seen[1:])

@@ -114,6 +114,38 @@ def test_what_no_step_reads_may_change():
         assert torch.equal(found, wanted)
 
 
+def test_what_shares_memory_with_a_changed_tensor_may_be_read():
+    """Parameters in one piece of memory, as some optimisers have them; and tensors that are only made like it."""
+    flat = torch.full((2 * WIDTH,), 0.7)
+    mine, theirs = flat[:WIDTH].view(WIDTH), torch.nn.Parameter(flat[WIDTH:].detach(), requires_grad=False)
+    model = Model(MANY)
+    model.theirs = theirs
+    model.reads = lambda: mine + model.theirs.new_zeros(WIDTH) + torch.zeros_like(model.plain[0])[:WIDTH]
+    right = gradients(model, run(model))
+    ys = run(model, budget=least(model))
+    with torch.no_grad():
+        theirs.fill_(3)
+        model.plain[0].fill_(3)
+    for found, wanted in zip(gradients(model, ys), right, strict=True):
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("size", [2, 20])
+def test_a_buffer_that_is_replaced_by_one_of_another_size(size):
+    for read in (False, True):
+        model = Model(WIDTH)
+        model.reads = READS["buffer"](model) if read else model.reads
+        ys = run(model, budget=least(model))
+        model.scale.data = torch.ones(size)
+        model.scale.add_(1)
+        if read:
+            with pytest.raises(ebb.Error, match="changed in place"):
+                gradients(model, ys)
+        else:
+            gradients(model, ys)
+        assert model.scale.shape == (size,) and bool((model.scale == 2).all())
+
+
 def test_a_stage_of_a_chain():
     gain = torch.ones(WIDTH)
 

@@ -76,6 +76,40 @@ def test_budgets_and_shares_are_of_each_length():
         assert (ebb.last_report().strategy == "store_all") == fits
 
 
+@pytest.mark.parametrize("before", [1000, 2048, 4096])
+def test_shares_do_not_depend_on_lengths_that_came_before(before):
+    f, params = rnn()
+    shares = {}
+    for first in (0, before):
+        for steps in (33, 40, 64, 129):
+            ebb.clear_cache()
+            if first > 0:
+                gradients(ebb.scan, f, params, first, budget="50%")
+            gradients(ebb.scan, f, params, steps, budget="50%")
+            shares.setdefault(steps, []).append(ebb.last_report().budget)
+    for alone, after in shares.values():
+        assert abs(after / alone - 1) < 0.05
+
+
+def test_a_loop_of_one_step_says_nothing_of_the_second():
+    """Where f begins with nothing its first block has no gradient of the carry, and takes less than others."""
+    weight = torch.randn(WIDTH, requires_grad=True)
+
+    def f(h, x):
+        h = torch.zeros(BATCH, WIDTH) if h is None else h
+        h = torch.var(h.expand(50, BATCH, WIDTH) * weight, 0) + torch.tanh(weight * x)
+        return h, h
+
+    found = []
+    for lengths in ((160,), (1, 160, 160), (2, 160)):
+        ebb.clear_cache()
+        for steps in lengths:
+            _, ys = ebb.scan(f, None, torch.randn(steps, BATCH, WIDTH), budget="memory")
+            ys.sum().backward()
+        found.append(ebb.last_report().costs.scratch)
+    assert found[0] == found[1] == found[2]
+
+
 def test_a_loop_shorter_than_a_block():
     f, params = rnn()
     for steps in (60, 3, 60, 1, 7):

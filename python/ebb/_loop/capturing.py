@@ -41,6 +41,7 @@ COMPARED = 100  # calls, of which one compares a block with what f does itself
 class Captured:
     """What is known of a loop's graphs. It holds none of the caller's objects."""
 
+    key: Any  # of the loop that they were captured for; others with the same blocks use them
     guard: Guard
     changing: Changing
     own_forms: list[Form]  # of what f keeps outside, after the first block
@@ -205,11 +206,12 @@ def _least(loop: Loop, seen: Examined) -> int:
 
 
 def _too_large(loop: Loop, found: Captured) -> str:
-    """Why they are not used. What they hold is given back: it would be beyond the budget."""
+    """Why they are not used. What they hold is given back: it would be beyond the budget. But not for a loop of another length, which
+    may have less of a share: to that they are another loop's."""
     reason = f"their memory, {found.memory}, does not fit beside the states of a plan{_of_cublas(loop)}"
     if found.graphs is None and found.fits(loop):
         return f"their memory, {found.memory}, was given back {found.given_back} times for calls in smaller budgets"
-    if found.graphs is not None:  # which another thread may be using
+    if found.graphs is not None and found.key == loop.key:  # which another thread may be using
         left = replace(found, graphs=None, given_back=found.given_back + 1)
         _entries(loop.around).put(loop.kin, left)
     return reason
@@ -282,7 +284,7 @@ def _captured(loop: Loop, seen: Examined) -> Captured:
     if known is not None:
         entries.drop(loop.kin)  # before others take memory
     facts = replace(seen.recorder.facts, params=[], callers=[], weight=None)
-    found = Captured(guard, changing, forms, times, given_back, len(loop.initial) - loop.own, facts=facts)
+    found = Captured(loop.key, guard, changing, forms, times, given_back, len(loop.initial) - loop.own, facts=facts)
     found.params = [id(p) for p in seen.recorder.facts.params]
     found.outputs = loop.blocks.known_outputs()
     after = loop.around.look()

@@ -204,8 +204,8 @@ class Chunking(Generic[Cut]):
             key, kin = self._key(), self._kin_key()
             law = _laws.get(key)
             other = _laws.get(kin) if law is None and self._follows else None
-            if other is not None and other.long[0] <= self.steps:
-                law = other.of(self.steps)
+            if other is not None:
+                law = other.of(self.steps, self.longest)
                 _laws.put(key, law)
             if law is None or (law.long[0] < self._affordable(law.short[1], law.added) and not law.final):
                 law = measured(lambda length: self._loop(length), self._affordable, self.knee)

@@ -148,7 +148,7 @@ def examine(loop: Loop) -> Examined:
         known.copies = copies
         if outweighed:
             known.note_too_heavy()  # what it depends on has changed, but hardly that
-        remember(loop.key, loop.kin, known)
+        remember(loop.key, loop.kin if _tells(recorder, loop, found) else loop.key, known)
         around.put_back(after)
         around.outside.forms = found.forms
     elif known.coded is not None and found.facts.state_codec is not None:
@@ -261,12 +261,22 @@ def _measured(recorder: Recorder, loop: Loop, found: _Found, after: View) -> Rem
     return Remembered(costs, found.weight, found.raw, first)
 
 
+def _tells(recorder: Recorder, loop: Loop, found: _Found) -> bool:
+    """What was measured holds for longer loops: where f begins with nothing, a whole block that begins otherwise was."""
+    blocks = recorder.blocks
+    return not _makes(loop, found) or (blocks.count > 1 and blocks.steps(1) == blocks.steps(0))
+
+
 def _has_second(recorder: Recorder, loop: Loop, found: _Found) -> bool:
     """Where f begins with nothing and makes its own zeros, which have no gradient, the first block keeps less than others:
     the second is measured too, if there is one."""
     live, until = found.head.leaves, loop.options.until
-    made = len(live) > len(loop.start)
-    return made and recorder.blocks.count > 1 and (until is None or not until(live))
+    return _makes(loop, found) and recorder.blocks.count > 1 and (until is None or not until(live))
+
+
+def _makes(loop: Loop, found: _Found) -> bool:
+    """f begins with nothing."""
+    return len(found.head.leaves) > len(loop.start)
 
 
 def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> bool:

@@ -72,6 +72,7 @@ class GraphStep(TorchStep):
         self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
         self._now: Leaves = []
         self._begins = False  # a backward
+        self._unchecked = False  # in it, whether blocks that are graphs read what the caller has changed
         self._untold = False  # that replays have changed buffers
         super().__init__(*arguments, **words)
         self._addresses = [(tensor, tensor.data_ptr()) for tensor in self.around.tensors()]
@@ -178,7 +179,7 @@ class GraphStep(TorchStep):
 
     def begin_backward(self, adjoint: list[Tensor | None]) -> None:
         super().begin_backward(adjoint)
-        self._begins = True
+        self._begins = self._unchecked = True
 
     def _reverse(self, block: int, tape: Tape) -> None:
         begins, self._begins = self._begins, False
@@ -195,7 +196,8 @@ class GraphStep(TorchStep):
             for m, outputs in enumerate(after):
                 if outputs is not None:
                     self._gradients.carry[m] = self._sum_of(outputs, None, [], [], self._gradients.carry[m])
-        if begins and self.around.stale():
+        unchecked, self._unchecked = self._unchecked, False
+        if unchecked and self.around.stale():
             self.recorder.taped(
                 block, tape.carry
             )  # which is refused where f reads one of them: a graph tells nobody what it reads

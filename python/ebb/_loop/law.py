@@ -31,10 +31,14 @@ class Law:
     final: bool = False  # a longer block would tell no more
     added: int = 0  # bytes of gradients that blocks of several time steps add up, and blocks of one do not
 
-    def of(self, steps: int) -> Law:
-        """For a loop of so many time steps."""
-        chain = _core.Chain.uniform(-(-steps // self.long[0]), self.raw[0])
-        return replace(self, raw=chain, settled={})
+    def of(self, steps: int, longest: int) -> Law:
+        """For a loop of so many time steps, as if blocks of `longest` were the longer ones that were measured."""
+        length, raw = min(longest, self.long[0]), self.raw[0]
+        costs = self._measured(length)
+        tape = math.ceil(raw.tape * length / self.long[0]) if length < self.long[0] else raw.tape
+        cost = replace(costs, tape=max(tape, costs.tape), state=raw.state, live=0).step_cost()
+        chain = _core.Chain.uniform(-(-steps // length), cost)
+        return replace(self, long=(length, costs), raw=chain, settled={})
 
     @property
     def lengths(self) -> tuple[int, int]:

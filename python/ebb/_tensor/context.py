@@ -302,7 +302,11 @@ class Surroundings:
         """With what the caller has changed in place since the loop began as it was then."""
         changed = {id(b) for b in self.changed}
         known = zip(self._all_buffers, self._still.buffers, self._still.versions)
-        since = [(b, old, b.detach().clone()) for b, old, then in known if b._version != then and id(b) not in changed]
+        since = [
+            (b, old, b.detach().clone())
+            for b, old, then in known
+            if b._version != then and id(b) not in changed and b.shape == old.shape
+        ]
         try:
             for buffer, old, _ in since:
                 buffer.data.copy_(old)
@@ -314,7 +318,8 @@ class Surroundings:
     def stale(self) -> list[Tensor]:
         """What the caller has changed in place since the loop began and there is no copy of."""
         then = self._still.versions[len(self._all_buffers) :]
-        return [tensor for tensor, version in zip(self._fixed, then) if tensor._version != version]
+        found = [tensor for tensor, version in zip(self._fixed, then) if tensor._version != version]
+        return found + [b for b, old in zip(self._all_buffers, self._still.buffers) if b.shape != old.shape]
 
     @contextlib.contextmanager
     def casting(self) -> Iterator[None]:
