@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa
 import ebb  # noqa: E402
 import ebb.nn  # noqa: E402
 from ebb._loop import examine  # noqa: E402
+from ebb._tensor.memory import LiveBytes  # noqa: E402
 from ebb.nn._layout import Even, Packed  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -128,6 +129,43 @@ def test_without_gradients(name):
         last = last if isinstance(last, tuple) else (last,)
         for a, b in zip(right, [pad_packed_sequence(y)[0], *last]):
             assert torch.allclose(a, b, atol=1e-6)
+
+
+def taken(net, x, lengths):
+    """Bytes of a call beside what is the caller's."""
+    packed = pack_padded_sequence(x, lengths)
+    data = packed.data.detach().requires_grad_()
+    packed = packed._replace(data=data)
+    with LiveBytes() as counted:
+        y, last = net(packed)
+        last = last if isinstance(last, tuple) else (last,)
+        given = [torch.ones((), dtype=x.dtype).expand(t.shape) for t in (y.data, *last)]
+        torch.autograd.backward([y.data, *last], given)
+    callers = [y.data, *last, data.grad, *[p.grad for p in net.parameters()]]
+    # States that a layer begins with are its own, and all runs of a layer have theirs.
+    callers += 2 * list(last)
+    net.zero_grad()
+    return counted.peak - sum(tensor.nbytes for tensor in callers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_budget_is_a_cap(name, how, dtype):
+    torch.manual_seed(0)
+    net = getattr(ebb.nn, name)(16, 64, chunk=8, budget=1, **how).to(dtype)
+    x = torch.randn(64, 16, 16).to(dtype)
+    uneven = sorted(torch.randint(1, 64, (15,)).tolist() + [64], reverse=True)
+    for lengths in ([64] * 16, uneven, [64] + [1] * 15):
+        net.budget = 1
+        with pytest.raises(ebb.Error) as small:
+            taken(net, x, lengths)
+        net.budget = small.value.least_budget
+        # Both directions' outputs are there before they are one.
+        beside = 2 * sum(lengths) * 128 * x.element_size() if net.bidirectional else 0
+        for factor in (1, 1.5, 3):
+            net.budget = int(factor * small.value.least_budget)
+            assert max(taken(net, x, lengths) for _ in range(2)) <= net.budget + beside, (lengths, factor)
 
 
 @pytest.mark.parametrize("chunk", [10, None])
