@@ -370,6 +370,27 @@ def changed_before_backward(numbers: int, lengths: tuple[int, ...] = (), **words
         assert bool((gain == 3).all())
 
 
+def expect_stale_refused(beyond: int) -> None:
+    """Of so many numbers as this gain has there is no copy. `beyond`: time steps more than the loop had that was captured."""
+    cell, gain = torch.nn.GRUCell(INPUTS, HIDDEN).to(DEVICE), torch.ones(300_000, device=DEVICE)
+
+    def f(h, x):
+        h = cell(x, h * (2 * gain[:HIDDEN]))
+        return h, h
+
+    def ran(steps: int) -> torch.Tensor:
+        xs = torch.ones(steps, BATCH, INPUTS, device=DEVICE)
+        return ebb.scan(f, zeros(), xs, chunk=CHUNK, budget=ROOM, graph=True)[1]
+
+    for _ in range(3):
+        ran(STEPS).sum().backward()
+    ys = ran(STEPS + beyond)
+    assert ran_as_graphs()
+    gain.fill_(3)
+    with pytest.raises(ebb.Error, match="changed in place between forward and backward"):
+        ys.sum().backward()
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     """For every test of a file that imports it: nothing is captured yet."""
