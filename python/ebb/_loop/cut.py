@@ -45,7 +45,7 @@ def ranked(steps: int, terms: Sequence[Terms], strategy: str, usual: int | None 
     are alternatives: a plan keeps to one of them. `usual`: a length that is taken unless another is clearly faster."""
     auto = strategy == "auto"
     seconds: dict[int, float] = {}
-    for length in lengths(steps):
+    for length in sorted({*lengths(steps), usual or 1}, reverse=True):
         if not auto and seconds and -(-steps // length) > _BLOCKS:
             break
         found = min(_seconds(steps, length, each, strategy) for each in terms)
