@@ -389,6 +389,7 @@ def test_counts_beside_the_carry():
 
 
 @pytest.mark.parametrize("kind", ["lstm", "dropout", "batch norm", "outside", "sum", "several uses"])
+@pytest.mark.sweep(2)
 def test_loops_of_other_lengths_have_the_same_graphs(kind, gpu):
     """But for their last block, where that is another one."""
     case = cases.KINDS[kind]()

@@ -81,12 +81,14 @@ def budgets(name, lengths, how):
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(16)
 def test_gradients_are_those_of_torch(name, how, lengths):
     Packs(name, lengths, chunk=7, budget="speed", **how).check()
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(4)
 def test_every_budget_has_the_same_bits(name, how):
     lengths = LENGTHS["not sorted"]
     found = []
@@ -99,6 +101,7 @@ def test_every_budget_has_the_same_bits(name, how):
 
 @pytest.mark.parametrize("chunk", [1, 2, 20, 21, 40, None])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(6)
 def test_chunks_of_any_length(name, chunk):
     for how in ({}, {"bidirectional": True}):
         Packs(name, LENGTHS["apart"], chunk=chunk, budget="speed" if chunk else "60%", **how).check()
@@ -106,6 +109,7 @@ def test_chunks_of_any_length(name, chunk):
 
 @pytest.mark.parametrize("uses, of_x", [("y", True), ("s", True), ("ys", False)])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(3)
 def test_what_has_no_gradient(name, uses, of_x):
     for how in HOW:
         Packs(name, LENGTHS["apart"], chunk=7, **how).check(uses=uses, of_x=of_x)
@@ -151,6 +155,7 @@ def taken(net, x, lengths):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(5)
 def test_the_budget_is_a_cap(name, how, dtype):
     torch.manual_seed(0)
     net = getattr(ebb.nn, name)(16, 64, chunk=8, budget=1, **how).to(dtype)
@@ -171,6 +176,7 @@ def test_the_budget_is_a_cap(name, how, dtype):
 @pytest.mark.parametrize("chunk", [10, None])
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(5)
 def test_sequences_of_other_lengths_are_not_measured_again(name, how, chunk, monkeypatch):
     """Blocks count as if all sequences lasted as long as they."""
     ebb.clear_cache()

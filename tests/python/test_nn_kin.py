@@ -38,6 +38,7 @@ def measured(monkeypatch):
 @pytest.mark.parametrize("native", [True, False], ids=["kernels for GPUs", "torch's"])
 @pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(5)
 def test_a_sequence_of_another_length_is_not_measured_again(name, how, native, measured):
     net = getattr(ebb.nn, name)(5, 8, budget=300_000, chunk=20, native=native, **how)
     run(net, 300)
@@ -49,6 +50,7 @@ def test_a_sequence_of_another_length_is_not_measured_again(name, how, native, m
 
 @pytest.mark.parametrize("native", [True, False], ids=["kernels for GPUs", "torch's"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sweep(2)
 def test_what_came_before_does_not_choose_the_chunk(name, native):
     torch.manual_seed(0)
     for budget in ("60%", 100_000):
