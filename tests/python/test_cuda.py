@@ -14,8 +14,12 @@ import ebb.nn  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MIB = 1 << 20
-if torch.cuda.is_available():  # sums of chunks are compared with sums of all
-    torch.backends.cudnn.allow_tf32 = False
+
+
+@pytest.fixture(autouse=True)
+def no_tf32(monkeypatch):
+    """Sums of chunks are compared with sums of all."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 def gradients(f, module, init, xs, **options):

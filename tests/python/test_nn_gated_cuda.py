@@ -22,8 +22,8 @@ if _core.gated_unfit(_core.GatedShape("LSTM", "bfloat16", 1, 1, 64, False)):
 
 
 @pytest.fixture(autouse=True)
-def tf32():
-    torch.backends.cudnn.allow_tf32 = True
+def tf32(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
 
 
 def compare(name, steps, batch, inputs, hidden, dtype, budget="60%", chunk=None, tolerance=None, **how):
