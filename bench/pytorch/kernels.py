@@ -16,15 +16,20 @@ from torch import Tensor
 from ebb import _core
 
 LAYERS = {"LSTM": (torch.nn.LSTM, 4), "GRU": (torch.nn.GRU, 3), "RNN_TANH": (torch.nn.RNN, 1)}
-NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32}
+NUMBERS = {
+    "bf16": ("bfloat16", torch.bfloat16),
+    "fp16": ("float16", torch.float16),
+    "tf32": ("tf32", torch.float32),
+    "fp32": ("float32", torch.float32),
+}
 
 
 class Segment:
     """Arrays for one call of the kernels."""
 
-    def __init__(self, cell: str, steps: int, batch: int, hidden: int, dtype: torch.dtype):
+    def __init__(self, cell: str, steps: int, batch: int, hidden: int, number: str, dtype: torch.dtype):
         gates = LAYERS[cell][1]
-        self.shape = _core.GatedShape(cell, str(dtype).partition(".")[2], steps, batch, hidden, False)
+        self.shape = _core.GatedShape(cell, number, steps, batch, hidden, False)
 
         def numbers(*shape: int) -> Tensor:
             return (0.3 * torch.randn(*shape, device="cuda")).to(dtype)
@@ -105,7 +110,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--shared", action="store_true", help="keep all weights in shared memory")
     options = parser.parse_args()
-    torch.backends.cudnn.allow_tf32 = True
     _core.set_gated_registers(not options.shared)
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds a time step")
     for cell in options.cell:
@@ -113,8 +117,9 @@ def main() -> None:
             for hidden in options.hidden:
                 for batch in options.batch:
                     where = f"{cell} {numbers} T={options.steps} B={batch} H={hidden}"
-                    dtype = NUMBERS[numbers]
-                    segment = Segment(cell, options.steps, batch, hidden, dtype)
+                    number, dtype = NUMBERS[numbers]
+                    torch.backends.cudnn.allow_tf32 = numbers == "tf32"
+                    segment = Segment(cell, options.steps, batch, hidden, number, dtype)
                     why = _core.gated_unfit(segment.shape)
                     if why:
                         print(f"{where}: {why}")

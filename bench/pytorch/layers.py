@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ebb.nn
 
-NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp32": torch.float32}
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ def checkpointed(net: torch.nn.Module, x: Tensor, given: Tensor) -> Callable[[],
 
 def run(row: Row, beside: list[str], rounds: int) -> None:
     torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = row.numbers == "tf32"
     how: dict[str, Any] = {"device": "cuda", "dtype": NUMBERS[row.numbers]}
     x: Any = torch.randn(row.steps, row.batch, row.inputs, **how)
     if row.packed:  # evenly from a quarter of the time steps to all of them
@@ -141,7 +142,6 @@ def main() -> None:
         rows = [Row(cell, steps, b, inputs, h, options.dtype, options.budget, options.packed) for b, h in sizes]
     elif options.cell or options.packed:
         rows = [Row(cell, steps, batch, inputs, hidden, options.dtype, options.budget, options.packed)]
-    torch.backends.cudnn.allow_tf32 = True
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
     for row in rows:
         run(row, options.beside, options.rounds)

@@ -62,11 +62,12 @@ template <class F>
 auto with_number(GatedNumber number, const F& f) {
   if (number == GatedNumber::bf16) return f.template operator()<__nv_bfloat16>();
   if (number == GatedNumber::f16) return f.template operator()<__half>();
+  if (number == GatedNumber::f32) return f.template operator()<gated::Exact>();
   return f.template operator()<float>();
 }
 
 Spread spread_of(const GatedShape& shape) {
-  const std::int64_t each = shape.number == GatedNumber::tf32 ? 16 : 32;
+  const std::int64_t each = 64 / bytes_of(shape.number);
   constexpr std::int64_t most = std::numeric_limits<int>::max() / 16;
   if (shape.hidden % each != 0) return {};
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1 || shape.steps > most ||
@@ -109,7 +110,7 @@ std::string gated_unfit(const GatedShape& shape) {
   gave_up();  // taken before a call that may be captured, in which it could not be
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";
-  const int each = shape.number == GatedNumber::tf32 ? 16 : 32;
+  const std::int64_t each = 64 / bytes_of(shape.number);
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
   if (current_gpu().generation < kOldest)
     return "the GPU is older than compute capability " + std::to_string(kOldest) + ".0";

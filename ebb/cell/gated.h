@@ -18,8 +18,9 @@
 namespace ebb {
 
 enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu };
-// Of what is multiplied: bf16 and f16 as they are, f32 rounded to tf32.
-enum class GatedNumber : std::uint8_t { bf16, f16, tf32 };
+// Of what is multiplied: tf32 are floats that are rounded to it, f32 floats of which products keep 21 bits.
+enum class GatedNumber : std::uint8_t { bf16, f16, tf32, f32 };
+constexpr std::int64_t bytes_of(GatedNumber number) { return number < GatedNumber::tf32 ? 2 : 4; }
 
 struct GatedShape {
   GatedCell cell = GatedCell::lstm;

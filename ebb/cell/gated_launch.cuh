@@ -8,6 +8,7 @@
 
 #include "ebb/cell/gated_numbers.cuh"
 
+#include "ebb/cell/gated_exact.cuh"
 #include "ebb/cell/gated_kernels.cuh"
 #include "ebb/cell/gated_recall.cuh"
 #include "ebb/cell/gated_spread.cuh"

@@ -21,6 +21,13 @@ CudaNumber GatedLayer::number() const {
   return options_.number == GatedNumber::f16 ? CudaNumber::f16 : CudaNumber::f32;
 }
 
+CudaProduct GatedLayer::product_of_numbers() const {
+  CudaProduct product;
+  product.number = number();
+  product.tf32 = options_.number == GatedNumber::tf32;
+  return product;
+}
+
 GatedShape GatedLayer::shape(std::int64_t steps) const {
   return {options_.cell, options_.number, steps, options_.batch, options_.hidden, false};
 }
@@ -173,8 +180,8 @@ void GatedLayer::add_inputs(const GatedWork& work, const Prepared& own, std::int
                             const void* x, std::byte* sums) const {
   const std::int64_t columns = gates() * options_.hidden;
   if (options_.bias) cuda_repeat(number(), sums, own.bias, rows, columns, work.stream);
-  CudaProduct product;
-  product.number = product.sums_number = number();
+  CudaProduct product = product_of_numbers();
+  product.sums_number = number();
   product.a = x;
   product.b = own.w_ih;
   product.b_transposed = true;
@@ -288,8 +295,8 @@ void GatedLayer::reverse(const GatedWork& work, const std::byte* prepared, const
   back.field_before_gradient = before.field;
   gated_backward(shape(given.steps), back, work.stream);
   if (given.of_x != nullptr) {
-    CudaProduct product;
-    product.number = product.sums_number = number();
+    CudaProduct product = product_of_numbers();
+    product.sums_number = number();
     product.a = of_inputs;
     product.b = own.w_ih;
     product.rows = given.steps * options_.batch;
@@ -305,8 +312,7 @@ void GatedLayer::add_gradients(const GatedWork& work, const Prepared& own, const
                                const std::byte* of_sums, const std::byte* of_inputs) const {
   const Parameters at = parameters();
   const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
-  CudaProduct product;
-  product.number = number();
+  CudaProduct product = product_of_numbers();
   product.inner = rows;
   product.adds = true;
   product.a_transposed = true;

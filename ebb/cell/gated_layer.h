@@ -125,6 +125,7 @@ class GatedLayer {
   State state_at(std::byte* memory) const;
   Adjoint adjoint_at(std::byte* memory) const;
   Tape tape_at(std::byte* memory) const;
+  CudaProduct product_of_numbers() const;
   void add_inputs(const GatedWork& work, const Prepared& own, std::int64_t rows, const void* x,
                   std::byte* sums) const;
   void round(std::byte* to, const float* from, void* stream) const;

@@ -67,6 +67,7 @@ __device__ __forceinline__ bool is_absent(const uint4& found) {
 }
 __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7FFFFFFFU); }
 __device__ __forceinline__ std::uint32_t word_of(float x) { return __float_as_uint(x); }
+__device__ __forceinline__ float float_of(std::uint32_t word) { return __uint_as_float(word); }
 __device__ __forceinline__ void put(void* at, std::uint32_t word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0],%1;" ::"l"(at), "r"(word) : "memory");
 }

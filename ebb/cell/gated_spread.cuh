@@ -8,6 +8,8 @@
 
 namespace ebb::gated {
 
+struct Exact;
+
 struct Gpu {
   int generation = 0;              // major number of its compute capability
   int processors = 0, shared = 0;  // shared memory that a block may have

@@ -24,12 +24,19 @@ constexpr int kNoReducedSums = 16;
 constexpr int kCompute32 = 68, kComputeTf32 = 77;
 constexpr int kDefaultAlgorithm = -1;
 
-// The one that the process uses already, then the newest of the system.
-void* find_library() {
-  constexpr const char* names[] = {"libcublas.so.13", "libcublas.so.12"};
+constexpr const char* names[] = {"libcublas.so.13", "libcublas.so.12"};
+
+// The one that the process uses already.
+void* loaded_library() {
   for (const char* const name : names) {
     if (void* const found = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return found;
   }
+  return nullptr;
+}
+
+// If there is none, the newest of the system.
+void* find_library() {
+  if (void* const found = loaded_library()) return found;
   for (const char* const folder : {"", "/usr/local/cuda/lib64/"}) {
     for (const char* const name : names) {
       if (void* const found = dlopen((folder + std::string(name)).c_str(), RTLD_NOW)) return found;
@@ -97,12 +104,7 @@ int size_of(std::int64_t size) {
 
 }  // namespace
 
-CudaProducts::CudaProducts() {
-  cublas().check(cublas().create(&handle_), "cublasCreate");
-  const Status status = cublas().set_math(handle_, kNoReducedSums);
-  if (status != 0) cublas().destroy(handle_);
-  cublas().check(status, "cublasSetMathMode");
-}
+CudaProducts::CudaProducts() { cublas().check(cublas().create(&handle_), "cublasCreate"); }
 
 CudaProducts::~CudaProducts() { cublas().destroy(handle_); }
 
@@ -114,18 +116,28 @@ void CudaProducts::use(void* stream, void* workspace) {
                  "cublasSetWorkspace");
 }
 
+void CudaProducts::multiply(const CudaProduct& product) { multiply_with(handle_, product); }
+
+bool cublas_is_loaded() { return loaded_library() != nullptr; }
+
 // cuBLAS has columns where we have rows: it is asked for the transposed of the sums, the transposed of b times that of a.
-void CudaProducts::multiply(const CudaProduct& p) {
+void multiply_with(void* handle, const CudaProduct& p) {
   const int rows = size_of(p.rows), columns = size_of(p.columns), inner = size_of(p.inner);
   const float one = 1, factor = p.adds ? 1 : 0;
+  const auto stride = [](std::int64_t given, int without_gaps) {
+    return given == 0 ? without_gaps : size_of(given);
+  };
   const cudaDataType_t type = type_of(p.number);
-  cublas().check(
-      cublas().gemm(handle_, p.b_transposed ? kTransposed : kPlain,
-                    p.a_transposed ? kTransposed : kPlain, columns, rows, inner, &one, p.b, type,
-                    p.b_transposed ? inner : columns, p.a, type, p.a_transposed ? rows : inner,
-                    &factor, p.sums, type_of(p.sums_number), columns,
-                    p.number == CudaNumber::f32 ? kComputeTf32 : kCompute32, kDefaultAlgorithm),
-      "cublasGemmEx");
+  // Or others' wish for tf32 would be obeyed.
+  cublas().check(cublas().set_math(handle, kNoReducedSums), "cublasSetMathMode");
+  cublas().check(cublas().gemm(handle, p.b_transposed ? kTransposed : kPlain,
+                               p.a_transposed ? kTransposed : kPlain, columns, rows, inner, &one,
+                               p.b, type, stride(p.b_stride, p.b_transposed ? inner : columns), p.a,
+                               type, stride(p.a_stride, p.a_transposed ? rows : inner), &factor,
+                               p.sums, type_of(p.sums_number), stride(p.sums_stride, columns),
+                               p.number == CudaNumber::f32 && p.tf32 ? kComputeTf32 : kCompute32,
+                               kDefaultAlgorithm),
+                 "cublasGemmEx");
 }
 
 }  // namespace ebb

@@ -10,13 +10,15 @@
 namespace ebb {
 
 // sums [rows,columns] = a b, or += where it adds. a is [rows,inner], or [inner,rows] transposed; b is [inner,columns], or
-// [columns,inner] transposed; all without gaps. Numbers of 32 bits are rounded to tf32 before they are multiplied.
+// [columns,inner] transposed.
 struct CudaProduct {
   CudaNumber number = CudaNumber::f32;  // of a and b
+  bool tf32 = true;  // numbers of 32 bits are rounded to it before they are multiplied
   const void* a = nullptr;
   const void* b = nullptr;
   bool a_transposed = false, b_transposed = false;
-  std::int64_t rows = 0, columns = 0, inner = 0;  // 1 to 2^31 - 1
+  std::int64_t rows = 0, columns = 0, inner = 0;             // 1 to 2^31 - 1
+  std::int64_t a_stride = 0, b_stride = 0, sums_stride = 0;  // numbers from row to row; 0: no gaps
   void* sums = nullptr;
   CudaNumber sums_number = CudaNumber::f32;  // f32, or as a and b
   bool adds = false;
@@ -41,5 +43,10 @@ class CudaProducts {
  private:
   void* handle_ = nullptr;
 };
+
+// Whether the process has loaded cuBLAS, whose handles others then have.
+bool cublas_is_loaded();
+// With somebody else's handle, on its stream and with its workspace. Its math mode is another one afterwards.
+void multiply_with(void* cublas_handle, const CudaProduct& product);
 
 }  // namespace ebb

@@ -41,14 +41,14 @@ struct NumberWord {
   std::string_view name;
   GatedNumber number;
 };
-constexpr std::array kNumberWords = {NumberWord{"bf16", GatedNumber::bf16},
-                                     NumberWord{"f16", GatedNumber::f16},
-                                     NumberWord{"tf32", GatedNumber::tf32}};
+constexpr std::array kNumberWords = {
+    NumberWord{"bf16", GatedNumber::bf16}, NumberWord{"f16", GatedNumber::f16},
+    NumberWord{"tf32", GatedNumber::tf32}, NumberWord{"f32", GatedNumber::f32}};
 
 GatedNumber number_of(const std::string& word) {
   const auto found = std::ranges::find(kNumberWords, word, &NumberWord::name);
   if (found == kNumberWords.end()) {
-    fail(ErrorCode::invalid_argument, "number is '", word, "'; it must be bf16, f16 or tf32");
+    fail(ErrorCode::invalid_argument, "number is '", word, "'; it must be bf16, f16, tf32 or f32");
   }
   return found->number;
 }

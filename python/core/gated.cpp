@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "ebb/core/error.h"
+#include "ebb/device/cuda_products.h"
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -33,9 +34,10 @@ GatedCell cell_of(const std::string& name) {
 GatedNumber number_of(const std::string& name) {
   if (name == "bfloat16") return GatedNumber::bf16;
   if (name == "float16") return GatedNumber::f16;
-  if (name == "float32") return GatedNumber::tf32;
+  if (name == "tf32") return GatedNumber::tf32;
+  if (name == "float32") return GatedNumber::f32;
   fail(ErrorCode::invalid_argument, "dtype is '", name,
-       "'; it must be bfloat16, float16 or float32");
+       "'; it must be bfloat16, float16, tf32 or float32");
 }
 
 GatedShape shape_of(const std::string& cell, const std::string& dtype, std::int64_t steps,
@@ -115,6 +117,31 @@ void bind_gated(nb::module_& module) {
       "field_before"_a, "outputs_gradient"_a, "after_gradient"_a, "field_gradient"_a,
       "sums_gradient"_a, "inputs_gradient"_a, "before_gradient"_a, "field_before_gradient"_a,
       "stream"_a);
+  module.def("cublas_is_loaded", &cublas_is_loaded);
+  module.def(
+      "float_product",
+      [](Address cublas_handle, Address sums, std::int64_t sums_stride, std::int64_t rows,
+         std::int64_t columns, std::int64_t inner, Address a, std::int64_t a_stride,
+         bool a_transposed, Address b, std::int64_t b_stride, bool b_transposed, bool adds,
+         bool tf32) {
+        CudaProduct product;
+        product.tf32 = tf32;
+        product.a = on_gpu(a);
+        product.b = on_gpu(b);
+        product.a_transposed = a_transposed;
+        product.b_transposed = b_transposed;
+        product.rows = rows;
+        product.columns = columns;
+        product.inner = inner;
+        product.a_stride = a_stride;
+        product.b_stride = b_stride;
+        product.sums_stride = sums_stride;
+        product.sums = on_gpu(sums);
+        product.adds = adds;
+        multiply_with(on_gpu(cublas_handle), product);
+      },
+      "cublas_handle"_a, "sums"_a, "sums_stride"_a, "rows"_a, "columns"_a, "inner"_a, "a"_a,
+      "a_stride"_a, "a_transposed"_a, "b"_a, "b_stride"_a, "b_transposed"_a, "adds"_a, "tf32"_a);
   module.def("set_gated_patience", &set_gated_patience, "looks"_a);
   module.def("set_gated_registers", &set_gated_registers, "yes"_a);
 }

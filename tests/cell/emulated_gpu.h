@@ -118,6 +118,7 @@ inline bool is_absent(const uint4& found) {
 }
 inline float not_a_number() { return std::numeric_limits<float>::quiet_NaN(); }
 inline std::uint32_t word_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline float float_of(std::uint32_t word) { return std::bit_cast<float>(word); }
 inline void put(void* at, std::uint32_t word) {
   std::atomic_ref(*static_cast<std::uint32_t*>(at)).store(word, std::memory_order_relaxed);
 }
@@ -185,9 +186,8 @@ struct Multiplied<float> {
   }
   static void multiply(float (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
                        std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
-    multiply_fragments<8>(d, {a0, a1, a2, a3, b0, b1}, [](std::uint32_t word, std::size_t) {
-      return std::bit_cast<float>(word);
-    });
+    multiply_fragments<8>(d, {a0, a1, a2, a3, b0, b1},
+                          [](std::uint32_t word, std::size_t) { return float_of(word); });
   }
 };
 

@@ -10,6 +10,7 @@
 // First the stand-in, then the kernels.
 #include "tests/cell/emulated_gpu.h"
 //
+#include "ebb/cell/gated_exact.cuh"
 #include "ebb/cell/gated_kernels.cuh"
 #include "ebb/cell/gated_recall.cuh"
 
@@ -282,6 +283,31 @@ TEST(Gated, GruWhoseRowsDoNotFillATile) { check<GruMath, float, 8, 1>({3, 5, 32,
 TEST(Gated, RnnBackwardsInTime) { check<RnnMath<true>, Bfloat16, 16, 1>({4, 18, 64, 2, true}); }
 TEST(Gated, MoreSamplesThanSlicesHave) { check<GruMath, Bfloat16, 16, 2>({3, 37, 32, 2}); }
 TEST(Gated, MoreChunksThanWarps) { check<LstmMath, float, 16, 1>({2, 3, 160, 1}); }
+TEST(Gated, FloatsInTwoHalves) {
+  check<LstmMath, Exact, 16, 1>({3, 5, 32, 1});
+  check<GruMath, Exact, 8, 1>({2, 5, 32, 1, true});
+}
+// Tensor cores do not look at the last 13 bits.
+TEST(Gated, HalvesLoseTheLastBitsAlone) {
+  const auto seen = [](std::uint32_t word) {
+    return static_cast<double>(float_of(word & 0xFFFFE000U));
+  };
+  for (const float x : {1.F, -1 / 3.F, 3.1415927F, 0x1.FFFFFEp127F, -0x1.234568p-90F, 0.F}) {
+    const Halves halves(word_of(x));
+    EXPECT_EQ(halves.high & 0x1FFFU, 0);
+    EXPECT_EQ(float_of(halves.high) + float_of(halves.low), x);
+    EXPECT_NEAR(seen(halves.high) + seen(halves.low), static_cast<double>(x),
+                std::abs(static_cast<double>(x)) * 0x1p-21)
+        << x;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(seen(Halves(word_of(-infinity)).high), -infinity);
+  EXPECT_EQ(seen(Halves(word_of(-infinity)).low), 0);
+  for (const std::uint32_t none : {0x7FC00000U, 0x7F800001U, 0xFFFFFFFEU}) {
+    const Halves halves(none);
+    EXPECT_TRUE(std::isnan(seen(halves.low))) << none;
+  }
+}
 TEST(Gated, WeightsInRegisters) {
   check<LstmMath, float, 16, 2, 1>({2, 20, 128, 1});
   check<GruMath, float, 16, 1, 1>({2, 5, 128, 1, true});

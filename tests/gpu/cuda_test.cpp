@@ -188,5 +188,35 @@ TEST_F(Cuda, ProductsAreRight) {
   }
 }
 
+// Of [2,3] and [3,2] that lie in rows of 4, into rows of 4. The number that tf32 does not have is multiplied as such or not.
+TEST_F(Cuda, ProductsOfRowsWithGaps) {
+  constexpr float fine = 1 + 0x1p-20F;
+  DeviceMemory a(256), b(256), sums(256), workspace(CudaProducts::kWorkspace);
+  a.upload(std::vector<float>{fine, 2, 3, -100, 4, 5, 6, -100});
+  b.upload(std::vector<float>{1, 2, -100, -100, 0, 1, -100, -100, 0, 0, -100, -100});
+  CudaProducts products;
+  products.use(nullptr, workspace.data());
+  CudaProduct product;
+  product.a = a.data();
+  product.b = b.data();
+  product.a_stride = product.b_stride = product.sums_stride = 4;
+  product.rows = product.columns = 2;
+  product.inner = 3;
+  product.sums = sums.data();
+  for (const bool tf32 : {false, true}) {
+    sums.upload(std::vector<float>(8, 7));
+    product.tf32 = tf32;
+    products.multiply(product);
+    std::vector<float> found(8);
+    sums.download(found);
+    if (tf32) {
+      EXPECT_NEAR(found[0], 1, 0x1p-10);
+      found[0] = fine;
+      found[1] = 2 * fine + 2;
+    }
+    EXPECT_EQ(found, (std::vector<float>{fine, 2 * fine + 2, 7, 7, 4, 13, 7, 7}));
+  }
+}
+
 }  // namespace
 }  // namespace ebb::test::cuda_test

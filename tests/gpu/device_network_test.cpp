@@ -46,8 +46,12 @@ void expect_error(ErrorCode code, const std::string& words, const Work& work) {
   }
 }
 
-// Each time step rounds what it hands on once, forward and backward: by a part of 2^-8 of bf16 at most, 2^-10 of the others, where a GPU
-// may cut digits off instead of rounding them.
+// What a time step that hands on a number loses of it, forward and backward, where a GPU may cut digits off instead of rounding them.
+float lost_of(const std::string& number) {
+  if (number == "bf16") return 0x1p-8F;
+  return number == "f32" ? 0x1p-20F : 0x1p-10F;
+}
+
 void expect_near(const char* what, const std::vector<float>& found, const std::vector<float>& exact,
                  const DeviceNetworkOptions& options) {
   ASSERT_EQ(found.size(), exact.size()) << what;
@@ -57,8 +61,8 @@ void expect_near(const char* what, const std::vector<float>& found, const std::v
     difference = std::max(difference, std::abs(found[i] - exact[i]));
     ASSERT_FALSE(std::isnan(found[i])) << what << " " << i;
   }
-  const float each = options.number == "bf16" ? 0x1p-8F : 0x1p-10F;
-  EXPECT_LE(difference, static_cast<float>(options.time_steps) * each * largest) << what;
+  EXPECT_LE(difference, static_cast<float>(options.time_steps) * lost_of(options.number) * largest)
+      << what;
   EXPECT_GT(largest, 0) << what;
 }
 
@@ -155,7 +159,7 @@ TEST_P(OfCells, AreTheSameBitsWithStatesInTheHostsMemory) {
 
 INSTANTIATE_TEST_SUITE_P(All, OfCells,
                          testing::Combine(testing::Values("lstm", "gru", "rnn", "rnn_relu"),
-                                          testing::Values("bf16", "f16", "tf32")),
+                                          testing::Values("bf16", "f16", "tf32", "f32")),
                          [](const auto& of) {
                            return std::get<0>(of.param) + "_" + std::get<1>(of.param);
                          });

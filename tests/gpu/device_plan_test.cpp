@@ -106,7 +106,7 @@ TEST(DevicePlan, SaysWhatIsWrong) {
   EXPECT_NE(words_of(options).find("must be lstm, gru, rnn or rnn_relu"), std::string::npos);
   options = options_of(10);
   options.number = "f64";
-  EXPECT_NE(words_of(options).find("must be bf16, f16 or tf32"), std::string::npos);
+  EXPECT_NE(words_of(options).find("must be bf16, f16, tf32 or f32"), std::string::npos);
   options = options_of(10);
   options.layers[0].recurrent_density = 0.5;
   EXPECT_NE(words_of(options).find("sparse"), std::string::npos);

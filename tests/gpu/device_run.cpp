@@ -14,10 +14,12 @@
 namespace ebb::test {
 namespace {
 
+bool is_float(const std::string& number) { return number == "tf32" || number == "f32"; }
+
 std::vector<std::byte> as_number(const std::vector<float>& from, const std::string& number) {
-  std::vector<std::byte> bytes(from.size() * (number == "tf32" ? 4 : 2));
+  std::vector<std::byte> bytes(from.size() * (is_float(number) ? 4 : 2));
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (number == "tf32") {
+    if (is_float(number)) {
       std::memcpy(&bytes[4 * i], &from[i], 4);
     } else {
       const std::uint16_t half = number == "bf16" ? to_bf16(from[i]) : to_fp16(from[i]);
@@ -28,9 +30,9 @@ std::vector<std::byte> as_number(const std::vector<float>& from, const std::stri
 }
 
 std::vector<float> as_floats(const std::vector<std::byte>& from, const std::string& number) {
-  std::vector<float> floats(from.size() / (number == "tf32" ? 4 : 2));
+  std::vector<float> floats(from.size() / (is_float(number) ? 4 : 2));
   for (std::size_t i = 0; i < floats.size(); ++i) {
-    if (number == "tf32") {
+    if (is_float(number)) {
       std::memcpy(&floats[i], &from[4 * i], 4);
     } else {
       std::uint16_t half = 0;
@@ -46,7 +48,7 @@ class OverTime {
  public:
   OverTime(std::string number, std::size_t count)
       : number_(std::move(number)),
-        memory_(static_cast<Bytes>(count * (number_ == "tf32" ? 4 : 2))) {}
+        memory_(static_cast<Bytes>(count * (is_float(number_) ? 4 : 2))) {}
   OverTime(const std::string& number, const std::vector<float>& from)
       : OverTime(number, from.size()) {
     memory_.upload(as_number(from, number));
@@ -121,7 +123,7 @@ std::vector<float> made_up(std::int64_t count, float scale, const std::string& n
   std::vector<float> found(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < found.size(); ++i)
     found[i] = scale * static_cast<float>(2 * random.uniform(i) - 1);
-  if (number == "tf32") return found;
+  if (is_float(number)) return found;
   return as_floats(as_number(found, number), number);
 }
 

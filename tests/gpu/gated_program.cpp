@@ -24,13 +24,13 @@ void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(ErrorCode::device, call, ": ", cudaGetErrorString(status));
 }
 
-std::size_t size_of(GatedNumber number) { return number == GatedNumber::tf32 ? 4 : 2; }
+std::size_t size_of(GatedNumber number) { return static_cast<std::size_t>(bytes_of(number)); }
 
 // The value in a number's format, whose bits are the lowest; it must not be tiny.
 std::uint32_t bits_of(GatedNumber number, float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, 4);
-  if (number == GatedNumber::tf32) return bits;
+  if (size_of(number) == 4) return bits;
   if (number == GatedNumber::bf16) return bits >> 16;
   const std::uint32_t exponent = (bits >> 23 & 0xFF) - 112;
   return (bits >> 16 & 0x8000) | exponent << 10 | (bits >> 13 & 0x3FF);
@@ -39,7 +39,7 @@ std::uint32_t bits_of(GatedNumber number, float value) {
 bool is_finite(GatedNumber number, const unsigned char* at) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, at, size_of(number));
-  const std::uint32_t exponent = number == GatedNumber::tf32   ? 0x7F800000
+  const std::uint32_t exponent = size_of(number) == 4          ? 0x7F800000
                                  : number == GatedNumber::bf16 ? 0x7F80
                                                                : 0x7C00;
   return (bits & exponent) != exponent;
@@ -106,7 +106,7 @@ bool runs(const GatedShape& s) {
     return Array(s.number, count, scale);
   };
   const auto floats = [](std::int64_t count, float scale) {
-    return Array(GatedNumber::tf32, count, scale);
+    return Array(GatedNumber::f32, count, scale);
   };
   const Array weights = numbers(gates * s.hidden * s.hidden, 1 / static_cast<float>(s.hidden)),
               bias = numbers(s.hidden, 1), sums = numbers(gates * rows, 1),
@@ -170,13 +170,13 @@ constexpr std::array kShapes = {
     GatedShape{.steps = 2, .batch = 40, .hidden = 1024}};
 
 bool has_registers(const GatedShape& shape) {
-  return shape.cell <= GatedCell::gru && shape.number != GatedNumber::tf32 && shape.hidden >= 256;
+  return shape.cell <= GatedCell::gru && size_of(shape.number) == 2 && shape.hidden >= 256;
 }
 
 // Says what fails.
 bool passes(const GatedShape& shape) {
   constexpr std::array kCells = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
-  constexpr std::array kNumbers = {"bf16", "f16", "tf32"};
+  constexpr std::array kNumbers = {"bf16", "f16", "tf32", "f32"};
   const std::string why_not = gated_unfit(shape);
   if (why_not.empty() && runs(shape)) return true;
   std::printf("%s %s, %d samples of %d units: %s\n", kCells[static_cast<std::size_t>(shape.cell)],
@@ -191,7 +191,8 @@ int run_all() {
   int ran = 0, failed = 0;
   for (const GatedCell cell :
        {GatedCell::lstm, GatedCell::gru, GatedCell::rnn_tanh, GatedCell::rnn_relu}) {
-    for (const GatedNumber number : {GatedNumber::bf16, GatedNumber::f16, GatedNumber::tf32}) {
+    for (const GatedNumber number :
+         {GatedNumber::bf16, GatedNumber::f16, GatedNumber::tf32, GatedNumber::f32}) {
       for (GatedShape shape : kShapes) {
         shape.cell = cell;
         shape.number = number;

@@ -11,7 +11,7 @@ import torch
 from ebb import _core
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1}
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "tf32": torch.float32, "float32": torch.float32}
 
 
 def exact(cell, weights, bias, sums, h, c, of_y, of_h, of_c):

@@ -12,7 +12,8 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "tf32": torch.float32, "float32": torch.float32}
+HANDLE = 7  # of cuBLAS
 
 
 @dataclass
@@ -134,12 +135,27 @@ def backward(
         s.states(field_before_gradient).copy_(dc)
 
 
+def float_product(
+    handle, sums, sums_stride, rows, columns, inner, a, a_stride, a_transposed, b, b_stride, b_transposed, adds, tf32
+):  # fmt: skip
+    def matrix(address, rows, columns, stride, transposed):
+        assert stride >= (rows if transposed else columns)
+        across, down = (rows, columns) if transposed else (columns, rows)
+        found = _array(address, ((down - 1) * stride + across,), torch.float32).as_strided((down, across), (stride, 1))
+        return found.t() if transposed else found
+
+    assert handle == HANDLE
+    product = matrix(a, rows, inner, a_stride, a_transposed) @ matrix(b, inner, columns, b_stride, b_transposed)
+    out = matrix(sums, rows, columns, sums_stride, False)
+    out.copy_(out + product if adds else product)
+
+
 def _unseen(kernel):
     """By what watches operations of PyTorch: a kernel is none."""
 
-    def launched(shape, *arguments, **words):
+    def launched(*arguments, **words):
         with _disable_current_modes(), torch.no_grad():
-            kernel(shape, *arguments, **words)
+            kernel(*arguments, **words)
 
     return launched
 
@@ -151,10 +167,15 @@ class Core:
     gated_forward = staticmethod(_unseen(forward))
     gated_recall = staticmethod(_unseen(recall))
     gated_backward = staticmethod(_unseen(backward))
+    float_product = staticmethod(_unseen(float_product))
 
     @staticmethod
     def gated_unfit(shape):
         return ""
+
+    @staticmethod
+    def cublas_is_loaded():
+        return True
 
 
 @contextlib.contextmanager
@@ -164,11 +185,12 @@ def anywhere(device):
 
 def use(monkeypatch):
     """Layers on a CPU run as they do on a GPU, with these in place of the kernels."""
-    from ebb.nn import _gated, _gated_layer, _native
+    from ebb.nn import _gated, _gated_layer, _native, _products
 
-    monkeypatch.setattr(_gated_layer, "_core", Core)
+    for module in (_gated_layer, _products):
+        monkeypatch.setattr(module, "_core", Core)
+    monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: HANDLE)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
-    monkeypatch.setattr(_gated, "recalls", lambda x: True)
     monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)
     monkeypatch.setattr(torch.cuda, "device", anywhere)
     monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")

@@ -136,7 +136,7 @@ def test_layers_in_chunks_of_cudnn(name, how, dtype):
     torch.manual_seed(0)
     plain = getattr(torch.nn, name)(16, 32, device="cuda", dtype=dtype, **how)
     ours = getattr(ebb.nn, name)(
-        16, 32, device="cuda", dtype=dtype, budget="160MiB", chunk=40, strategy="revolve", **how
+        16, 32, device="cuda", dtype=dtype, budget="160MiB", chunk=40, strategy="revolve", native=False, **how
     )
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(*((8, 400, 16) if "batch_first" in how else (400, 8, 16)), device="cuda", dtype=dtype)
@@ -164,7 +164,9 @@ def test_packed_sequences_in_chunks(bidirectional):
     torch.manual_seed(0)
     how = {"device": "cuda", "bidirectional": bidirectional}
     plain = torch.nn.LSTM(16, 32, 2, **how)
-    ours = ebb.nn.LSTM(16, 32, 2, budget="240MiB" if bidirectional else "60MiB", chunk=30, strategy="revolve", **how)
+    ours = ebb.nn.LSTM(
+        16, 32, 2, budget="240MiB" if bidirectional else "60MiB", chunk=30, strategy="revolve", native=False, **how
+    )
     ours.load_state_dict(plain.state_dict())
     x = torch.randn(300, 4, 16, device="cuda")
     found = []

@@ -11,7 +11,7 @@ import gated_kernels_program  # noqa: E402
 import gated_stand_in  # noqa: E402
 
 import ebb.nn  # noqa: E402
-from ebb.nn import _chunks, _gated_layer  # noqa: E402
+from ebb.nn import _chunks, _products  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS, HIDDEN, BATCH, STEPS = 5, 8, 3, 120
@@ -130,14 +130,14 @@ def test_a_lack_of_memory_does_not_choose_how_gradients_are_added_up(error, monk
     def fails(*_):
         raise error
 
-    _gated_layer.adding.cache_clear()
-    usual = _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
-    _gated_layer.adding.cache_clear()
+    _products.adding.cache_clear()
+    usual = _products.adding(torch.bfloat16, torch.device("cpu"))
+    _products.adding.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(_gated_layer, "_add_at_once", fails)
+        patch.setattr(_products, "_add_at_once", fails)
         with pytest.raises(type(error), match="CUDA"):
-            _gated_layer.adding(torch.bfloat16, torch.device("cpu"))
-    assert _gated_layer.adding(torch.bfloat16, torch.device("cpu")) is usual
+            _products.adding(torch.bfloat16, torch.device("cpu"))
+    assert _products.adding(torch.bfloat16, torch.device("cpu")) is usual
 
 
 @pytest.mark.parametrize(("how", "budget"), [({}, "60%"), ({"num_layers": 2}, "60%")])

@@ -49,6 +49,44 @@ def test_layers(name, how, dtype):
     compare(name, 100, 20, 24, 96, dtype, **how)
 
 
+def gradients_of(net, x):
+    net.zero_grad()
+    y, last = net(x)
+    (y.pow(2).sum() + sum(state.sum() for state in (last if isinstance(last, tuple) else (last,)))).backward()
+    return [y.detach(), *(parameter.grad for parameter in net.parameters())]
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}, {"bias": False}])
+def test_float32(name, how, monkeypatch):
+    """As precise as it says, whatever torch's setting for other products."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(3)
+    compare(name, 50, 24, 40, 96, torch.float32, tolerance=2e-5, **how)
+    net = getattr(ebb.nn, name)(40, 96, budget="60%", device="cuda", **how)
+    x, before = torch.randn(50, 24, 40, device="cuda"), torch.get_float32_matmul_precision()
+    found = []
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        try:
+            found.append(gradients_of(net, x))
+        finally:
+            torch.set_float32_matmul_precision(before)
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+def test_float32_lets_infinity_through(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    ours = ebb.nn.RNN(3, 32, nonlinearity="relu", budget="60%", device="cuda")
+    plain = torch.nn.RNN(3, 32, nonlinearity="relu", device="cuda")
+    plain.load_state_dict(ours.state_dict())
+    x, h = torch.randn(4, 2, 3, device="cuda"), torch.randn(1, 2, 32, device="cuda")
+    h[0, 1, 5] = float("inf")
+    y, wanted = ours(x, h)[0], plain(x, h)[0]
+    assert torch.equal(y.isnan(), wanted.isnan()) and torch.equal(y.isinf(), wanted.isinf())
+    assert y[0, 1].isinf().any() and not y[0, 0].isinf().any()
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_shapes(seed):
     rng = random.Random(seed)

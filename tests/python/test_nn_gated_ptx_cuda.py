@@ -22,11 +22,11 @@ if reason := _core.gated_unfit(_core.GatedShape("LSTM", "bfloat16", 1, 1, 64, Fa
     pytest.skip(reason, allow_module_level=True)
 
 PROGRAM = pathlib.Path(__file__).with_name("gated_kernels_program.py")
-ALLOWED = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 5e-3}
+ALLOWED = {"bfloat16": 2e-2, "float16": 3e-3, "tf32": 5e-3, "float32": 1e-5}
 
 
 # The driver takes some 15 s for the kernels of one dtype, unless it has them in its cache.
-@pytest.mark.parametrize(("ptx", "dtypes"), [("0", list(ALLOWED)), ("1", ["bfloat16", "float32"])])
+@pytest.mark.parametrize(("ptx", "dtypes"), [("0", list(ALLOWED)), ("1", ["bfloat16", "tf32", "float32"])])
 def test_kernels_by_themselves(ptx, dtypes):
     # Loaded when first used: PyTorch's own kernels, of which most have no PTX, never are.
     setting = {"CUDA_FORCE_PTX_JIT": ptx, "CUDA_MODULE_LOADING": "LAZY"}

@@ -14,8 +14,6 @@ import gated_stand_in  # noqa: E402
 from gated_cases import NAMES, Case, on_a_gpu, same  # noqa: E402, F401
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from ebb.nn import _gated  # noqa: E402
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -81,18 +79,6 @@ def test_outputs_are_gone_with_the_graph(name):
             assert memory() is None
     finally:
         gc.enable()
-
-
-def test_float32_is_recalled_where_tensor_cores_multiply_it(monkeypatch):
-    monkeypatch.undo()
-    before = torch.get_float32_matmul_precision()
-    try:
-        for precision, recalled in (("highest", False), ("high", True), ("highest", False)):
-            torch.set_float32_matmul_precision(precision)
-            assert _gated.recalls(torch.empty(0)) == recalled
-            assert _gated.recalls(torch.empty(0, dtype=torch.bfloat16))
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 class Calls(TorchDispatchMode):

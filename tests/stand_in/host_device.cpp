@@ -65,14 +65,19 @@ void put_number(CudaNumber number, void* data, std::int64_t i, float value) {
 }
 
 void multiply_now(const CudaProduct& p) {
+  const auto stride = [](std::int64_t given, std::int64_t without_gaps) {
+    return given == 0 ? without_gaps : given;
+  };
+  const std::int64_t of_a = stride(p.a_stride, p.a_transposed ? p.rows : p.inner),
+                     of_b = stride(p.b_stride, p.b_transposed ? p.inner : p.columns),
+                     of_sums = stride(p.sums_stride, p.columns);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     for (std::int64_t column = 0; column < p.columns; ++column) {
-      const std::int64_t at = row * p.columns + column;
+      const std::int64_t at = row * of_sums + column;
       float sum = p.adds ? number_at(p.sums_number, p.sums, at) : 0;
       for (std::int64_t k = 0; k < p.inner; ++k) {
-        sum += number_at(p.number, p.a, p.a_transposed ? k * p.rows + row : row * p.inner + k) *
-               number_at(p.number, p.b,
-                         p.b_transposed ? column * p.inner + k : k * p.columns + column);
+        sum += number_at(p.number, p.a, p.a_transposed ? k * of_a + row : row * of_a + k) *
+               number_at(p.number, p.b, p.b_transposed ? column * of_b + k : k * of_b + column);
       }
       put_number(p.sums_number, p.sums, at, sum);
     }

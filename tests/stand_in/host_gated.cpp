@@ -17,13 +17,13 @@ namespace ebb {
 namespace {
 
 float read(GatedNumber number, const void* data, std::int64_t i) {
-  if (number == GatedNumber::tf32) return static_cast<const float*>(data)[i];
+  if (bytes_of(number) == 4) return static_cast<const float*>(data)[i];
   const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[i];
   return number == GatedNumber::bf16 ? from_bf16(bits) : from_fp16(bits);
 }
 
 void write(GatedNumber number, void* data, std::int64_t i, float value) {
-  if (number == GatedNumber::tf32) {
+  if (bytes_of(number) == 4) {
     static_cast<float*>(data)[i] = value;
   } else {
     static_cast<std::uint16_t*>(data)[i] =
@@ -151,7 +151,7 @@ void with_cell(GatedCell cell, const F& f) {
 }  // namespace
 
 std::string gated_unfit(const GatedShape& shape) {
-  const int each = shape.number == GatedNumber::tf32 ? 16 : 32;
+  const std::int64_t each = 64 / bytes_of(shape.number);
   if (shape.hidden % each == 0) return {};
   return "hidden must be a multiple of " + std::to_string(each);
 }

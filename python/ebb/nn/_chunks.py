@@ -196,7 +196,7 @@ def _one(
         options = Options(
             budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,), graph=False
         )
-        recalled = handed_out and kernel.layers == 1 and isinstance(kernel, _gated.GatedKernel) and _gated.recalls(x)
+        recalled = handed_out and kernel.layers == 1 and isinstance(kernel, _gated.GatedKernel)
         kin: Any = (
             "nn",
             layer.mode,

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._tensor.trees import rounded
-from ebb.nn._gated_layer import AT_ONCE, DTYPES, GatedLayer, Leaves, Taped, Totals
+from ebb.nn._gated_layer import AT_ONCE, GatedLayer, Leaves, Taped, Totals
 from ebb.nn._layout import Even, Layout, Layouts, Packed
 from ebb.nn._segments import Segments
+
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 # Time steps that are run at once where nothing is planned: enough that a call's own time does not count, so few that what inputs add
 # takes little memory.
@@ -27,22 +29,20 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
     if x.device.type != "cuda":
         return f"a tensor is on {x.device}"
     dtype = cast_to(x) or x.dtype
-    if dtype not in DTYPES:
+    if dtype not in _DTYPES:
         return f"a tensor has dtype {dtype}"
     if any((cast_to(other) or other.dtype) != dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device"
-    if dtype == torch.float32 and not _tf32():
-        return "products in float32 are asked for"
     batch = x.shape[1] if sizes is None else int(sizes[0])
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, DTYPES[dtype], 1, batch, layer.hidden_size, False)
+        shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, layer.hidden_size, False)
         return _core.gated_unfit(shape) or None
 
 
 def cast_to(tensor: Tensor) -> torch.dtype | None:
     """What autocast makes of it, as of all that torch's own recurrent kernels are given; None: it is off, or leaves it alone."""
     kind = tensor.device.type
-    if not torch.is_autocast_enabled(kind) or tensor.dtype not in DTYPES:
+    if not torch.is_autocast_enabled(kind) or tensor.dtype not in _DTYPES:
         return None
     return torch.get_autocast_dtype(kind)
 
@@ -55,13 +55,9 @@ def _tf32() -> bool:
     return bool(rnn.fp32_precision == "tf32")
 
 
-def recalls(x: Tensor) -> bool:
-    """Whether making the gates again by one large product takes less time than running all steps again: tensor cores multiply it."""
-    if x.dtype != torch.float32:
-        return True
-    matmul = torch.backends.cuda.matmul
-    precision = getattr(matmul, "fp32_precision", None)
-    return bool(matmul.allow_tf32) if precision is None else bool(precision == "tf32")
+def _number(dtype: torch.dtype) -> str:
+    """What is multiplied, as a GatedShape calls it."""
+    return "tf32" if dtype == torch.float32 and _tf32() else str(dtype).removeprefix("torch.")
 
 
 class GatedKernel:
@@ -75,7 +71,8 @@ class GatedKernel:
         self._mode = layer.mode
         self._each = len(weights) // layers
         self.weights, self.layers, self._backwards = weights, layers, backwards
-        self.stack = [GatedLayer(layer.mode, own, backwards) for own in self._of_layers(weights)]
+        number = _number(weights[0].dtype)
+        self.stack = [GatedLayer(layer.mode, number, own, backwards) for own in self._of_layers(weights)]
         self.stream = 0
 
     @property

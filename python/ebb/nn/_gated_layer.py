@@ -7,7 +7,6 @@ ended keep theirs. What an LSTM calls c and a GRU h is float32. Nothing here wai
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor
 from ebb import _core
 from ebb._tensor.trees import addresses
 from ebb.nn._layout import Layout
+from ebb.nn._products import products_of
 
 Leaves = list[Any]
 Totals = list[Tensor | None]  # sums of gradients in float32, of w_ih, w_hh, b_ih and b_hh; None: not wanted
 
-DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 AT_ONCE = 16  # bytes that kernels read, at addresses that are multiples of it
 
 
@@ -50,10 +49,11 @@ class Steps(NamedTuple):
 
 
 class GatedLayer:
-    """`weights`: w_ih, w_hh and, if there are any, b_ih and b_hh. `backwards`: time runs from the last step to the first."""
+    """`number`: what is multiplied, as a GatedShape calls it. `weights`: w_ih, w_hh and, if there are any, b_ih and b_hh. `backwards`:
+    time runs from the last step to the first."""
 
-    def __init__(self, mode: str, weights: list[Tensor], backwards: bool):
-        self.mode, self.backwards = mode, backwards
+    def __init__(self, mode: str, number: str, weights: list[Tensor], backwards: bool):
+        self.mode, self.backwards, self._number = mode, backwards, number
         self._w_ih, w_hh, *self._biases = [weight.detach() for weight in weights]
         self._given, self._w_hh = w_hh, w_hh.contiguous()
         if self._w_hh.data_ptr() % AT_ONCE != 0:
@@ -61,6 +61,7 @@ class GatedLayer:
         self.hidden = w_hh.shape[1]
         self._columns, self._recurrent = self._w_ih.t(), self._w_hh.t()
         self._dtype, self._size = w_hh.dtype, w_hh.element_size()
+        self._products = products_of(number, w_hh.device)
         self._bias = self._biases[1][2 * self.hidden :].contiguous() if mode == "GRU" and self._biases else None
         self._shapes: dict[tuple[int, int], Any] = {}
 
@@ -126,8 +127,7 @@ class GatedLayer:
 
     def sums(self, x: Tensor) -> Tensor:
         """What inputs and biases add."""
-        both = self._both
-        return torch.mm(x, self._columns) if both is None else torch.addmm(both, x, self._columns)
+        return self._products.biased(self._both, x, self._columns)
 
     def recall(self, x: Tensor, layout: Layout, field: Tensor | None, hs: list[Tensor], stream: int) -> Gates:
         """What `record` would have kept, to within rounding, by the h before each row. Nothing runs step by step."""
@@ -156,14 +156,11 @@ class GatedLayer:
 
     def _add_recurrent(self, sums: Tensor, products: Tensor | None, h: Tensor) -> None:
         if products is None:
-            sums.addmm_(h, self._recurrent)
+            self._products.add(sums, h, self._recurrent)
             return
         both, last = self._apart
-        sums.narrow(1, 0, 2 * self.hidden).addmm_(h, both)
-        if self._bias is None:
-            torch.mm(h, last, out=products)
-        else:
-            torch.addmm(self._bias, h, last, out=products)
+        self._products.add(sums.narrow(1, 0, 2 * self.hidden), h, both)
+        self._products.biased(self._bias, h, last, out=products)
 
     def run(
         self,
@@ -243,15 +240,14 @@ class GatedLayer:
                 stream,
             )
         if of_x is not None:
-            torch.mm(of_inputs, self._w_ih, out=of_x)
+            self._products.fill(of_x, of_inputs, self._w_ih)
         self._add_up(totals, x, steps.hs, of_sums, of_inputs, ones)
 
     def _add_up(
         self, totals: Totals, x: Tensor, hs: list[Tensor], of_sums: Tensor, of_inputs: Tensor, ones: Tensor | None
     ) -> None:
         w_ih, w_hh, b_ih, b_hh = totals
-        add = adding(self._dtype, x.device)
-        columns = of_sums.t()
+        columns, add = of_sums.t(), self._products.add_up
         if w_ih is not None:
             add(w_ih, columns if of_inputs is of_sums else of_inputs.t(), x)
         if w_hh is not None:
@@ -263,7 +259,7 @@ class GatedLayer:
         for total, of_total in ((b_hh, of_sums), (None if b_ih is b_hh else b_ih, of_inputs)):
             if total is not None:
                 assert ones is not None
-                add(total, ones, of_total)
+                self._products.add_rows(total, ones, of_total)
 
     def of_carry(self, gradients: Leaves) -> Leaves:
         """As the carry is."""
@@ -354,7 +350,7 @@ class GatedLayer:
     def _shape(self, rows: int, batch: int) -> Any:
         found = self._shapes.get((rows, batch))
         if found is None:
-            found = _core.GatedShape(self.mode, DTYPES[self._dtype], rows // batch, batch, self.hidden, self.backwards)
+            found = _core.GatedShape(self.mode, self._number, rows // batch, batch, self.hidden, self.backwards)
             self._shapes[rows, batch] = found
         return found
 
@@ -368,39 +364,3 @@ def _row(tensor: Tensor | None, row: int) -> int:
     if tensor is None:
         return 0
     return tensor.data_ptr() + (row * tensor.stride(0) * tensor.element_size() if row > 0 else 0)
-
-
-Adds = Callable[[Tensor, Tensor, Tensor], object]
-
-
-@functools.cache
-def adding(dtype: torch.dtype, device: torch.device) -> Adds:
-    """The best way to add the product of two matrices of the dtype to a sum in float32."""
-    if dtype == torch.float32:
-        return _add_alike
-    small, total = torch.zeros(16, 16, dtype=dtype, device=device), torch.zeros(16, 16, device=device)
-    for way in (_add_at_once, _add_wide):
-        try:
-            way(total, small, small)
-        except (RuntimeError, TypeError) as error:  # before PyTorch 2.8, or no GPU
-            if isinstance(error, torch.cuda.OutOfMemoryError) or "CUDA error" in str(error):
-                raise  # which says nothing about the way
-            continue
-        return way
-    return _add_narrow
-
-
-def _add_alike(total: Tensor, a: Tensor, b: Tensor) -> object:
-    return total.addmm_(a, b)
-
-
-def _add_at_once(total: Tensor, a: Tensor, b: Tensor) -> object:
-    return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
-
-
-def _add_wide(total: Tensor, a: Tensor, b: Tensor) -> object:
-    return total.add_(torch.mm(a, b, out_dtype=torch.float32))
-
-
-def _add_narrow(total: Tensor, a: Tensor, b: Tensor) -> object:
-    return total.add_(a @ b)
