@@ -58,10 +58,6 @@ class Layer:
     hidden: int
     how: dict
 
-    @property
-    def fits(self):
-        return self.hidden % MULTIPLE[self.dtype] == 0
-
     def off_by(self, right, found):
         """Errors in units of what is allowed."""
         if self.how.get("nonlinearity") != "relu":
@@ -86,7 +82,7 @@ def random_layer(rng):
     name, dtype = rng.choice(["LSTM", "GRU", "RNN"]), rng.choice(list(DTYPES))
     each = MULTIPLE[dtype]
     hidden = each * rng.choice([1, 2, 3, 4, 6, 8, 11, 16, rng.randint(17, 1024 // each)])
-    if rng.random() < 0.2:
+    if rng.random() < 0.4:
         hidden = each * rng.randint(0, 8) + rng.randint(1, each - 1)
     how = {"num_layers": rng.randint(1, 2), "bidirectional": rng.random() < 0.3, "bias": rng.random() < 0.7}
     if name == "RNN":
@@ -152,8 +148,8 @@ def check_calls(seed, device, why_not):
         ours.batch_first = exact.batch_first = call.batch_first
         ours.budget, ours.chunk = call.budget, call.chunk
         reason = why_not(ours, x.transpose(0, 1) if call.batch_first else x)
-        if not layer.fits or layer.hidden <= 256:  # more units may be too many for a smaller GPU
-            assert (reason is None) == layer.fits, f"{what}: {reason}"
+        if layer.hidden <= 256:  # more units may be too many for a smaller GPU
+            assert reason is None, f"{what}: {reason}"
         given = x, states, weights, call.x_gradient, call.lengths
         error = layer.off_by(results(exact, *given), in_budget(ours, *given))
         assert error <= 1, f"{what}: errors are {error:.3g} times what is allowed"

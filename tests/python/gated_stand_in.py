@@ -184,13 +184,14 @@ def anywhere(device):
 
 
 def use(monkeypatch):
-    """Layers on a CPU run as they do on a GPU, with these in place of the kernels."""
+    """Layers on a CPU run as they do on a GPU, with these in place of the kernels, which take any number of units."""
     from ebb.nn import _gated, _gated_layer, _native, _products
 
     for module in (_gated_layer, _products):
         monkeypatch.setattr(module, "_core", Core)
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: HANDLE)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
+    monkeypatch.setattr(_gated, "_units", lambda hidden, dtype: hidden)
     monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)
     monkeypatch.setattr(torch.cuda, "device", anywhere)
     monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")

@@ -76,11 +76,7 @@ def test_layers_agree_with_double(name, how, dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [9, 19, 22])
 def test_random_calls(seed):
-    def why_not(layer, x):
-        fits = layer.hidden_size % gated_calls.MULTIPLE[x.dtype] == 0
-        return None if fits else "no multiple"  # the stand-in takes all
-
-    gated_calls.check_calls(seed, "cpu", why_not)
+    gated_calls.check_calls(seed, "cpu", lambda layer, x: None)
 
 
 @pytest.mark.parametrize("cell", gated_kernels_program.GATES)

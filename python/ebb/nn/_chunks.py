@@ -140,7 +140,10 @@ def run(call: Any) -> Any:
                     own, weights = rest[: len(own)], rest[len(own) :]
                     around.enter_context(torch.autocast(output.device.type, enabled=False))
                 # It gets the rows of packed sequences in the order in which they run.
-                kernel = kind(layer, weights, 1 if apart else layer.num_layers, direction == 1 and sizes is None)
+                layers = 1 if apart else layer.num_layers
+                if ours:
+                    weights = _gated.widened(layer.hidden_size, weights, layers)
+                kernel = kind(layer, weights, layers, direction == 1 and sizes is None)
                 own = kernel.start(own)
                 try:
                     handed_out = directions == 1 and group == groups - 1
@@ -193,13 +196,21 @@ def _one(
     results = None
     set_report(None)
     if torch.is_grad_enabled():
+        ours = isinstance(kernel, _gated.GatedKernel)  # draws nothing and sees nothing but its weights
         options = Options(
-            budget, listed(layer.tiers), layer.strategy, params=kernel.weights, modules=(layer,), graph=False
+            budget,
+            listed(layer.tiers),
+            layer.strategy,
+            preserve_rng_state=not ours,
+            params=kernel.weights,
+            modules=() if ours else (layer,),
+            graph=False,
         )
-        recalled = handed_out and kernel.layers == 1 and isinstance(kernel, _gated.GatedKernel)
+        recalled = handed_out and kernel.layers == 1 and ours
         kin: Any = (
             "nn",
             layer.mode,
+            layer.hidden_size,
             layer.bias,
             kernel.layers,
             sizes is not None,

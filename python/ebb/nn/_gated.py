@@ -35,7 +35,7 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
         return "inputs, states and parameters differ in dtype or device"
     batch = x.shape[1] if sizes is None else int(sizes[0])
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, layer.hidden_size, False)
+        shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, _units(layer.hidden_size, dtype), False)
         return _core.gated_unfit(shape) or None
 
 
@@ -60,6 +60,27 @@ def _number(dtype: torch.dtype) -> str:
     return "tf32" if dtype == torch.float32 and _tf32() else str(dtype).removeprefix("torch.")
 
 
+def _units(hidden: int, dtype: torch.dtype) -> int:
+    """As many as kernels take: those beyond the layer's have no weights, so that they stay 0 and add nothing to anything."""
+    each = 16 if dtype == torch.float32 else 32
+    return -(-hidden // each) * each
+
+
+def widened(hidden: int, weights: list[Tensor], layers: int) -> list[Tensor]:
+    """The weights of a stack of layers for as many units as kernels take. Gradients find their way back."""
+    beyond = _units(hidden, weights[0].dtype) - hidden
+    if beyond == 0:
+        return weights
+    each = len(weights) // layers
+    found = []
+    for k, weight in enumerate(weights):
+        inputs = k % each == 0 and k < each  # of the lowest layer: not units
+        parts = weight.reshape(-1, hidden, *weight.shape[1:])
+        pad = (0, beyond) if weight.dim() == 1 else (0, 0 if inputs else beyond, 0, beyond)
+        found.append(torch.nn.functional.pad(parts, pad).flatten(0, 1))
+    return found
+
+
 class GatedKernel:
     """A stack of layers in one direction over a chunk of time steps. Its carry has the leaves of each layer, the lowest first. Inputs
     and outputs of `advance`, `record` and `reverse`, which are called inside of `running`, are rows."""
@@ -68,7 +89,7 @@ class GatedKernel:
     dtypes: list[torch.dtype] = []
 
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
-        self._mode = layer.mode
+        self._mode, self.hidden = layer.mode, layer.hidden_size
         self._each = len(weights) // layers
         self.weights, self.layers, self._backwards = weights, layers, backwards
         number = _number(weights[0].dtype)
@@ -83,8 +104,23 @@ class GatedKernel:
     def _of_layers(self, of_weights: list[Any]) -> list[list[Any]]:
         return [of_weights[k * self._each : (k + 1) * self._each] for k in range(self.layers)]
 
+    @property
+    def units(self) -> int:
+        """Those of a layer, and those that are there for the kernels alone."""
+        return self.weights[1].shape[1]
+
+    def wide(self, rows: Tensor) -> Tensor:
+        """With zeros for all units that are not the layer's."""
+        if self.units == self.hidden:
+            return rows
+        found = rows.new_zeros(*rows.shape[:-1], self.units)
+        found.narrow(-1, 0, self.hidden).copy_(rows)
+        return found
+
     def start(self, states: list[Tensor]) -> list[Tensor]:
         """What an LSTM calls c and a GRU h goes on in float32."""
+        if self.units > self.hidden:
+            states = [torch.nn.functional.pad(state, (0, self.units - self.hidden)) for state in states]
         if self._mode in ("LSTM", "GRU"):
             field = states[-1].float()
             states = [*states[:-1], field.clone() if field.data_ptr() % AT_ONCE != 0 else field]
@@ -92,7 +128,8 @@ class GatedKernel:
 
     def end(self, states: list[Tensor]) -> list[Tensor]:
         width, dtype = len(states) // self.layers, self.weights[0].dtype
-        return [torch.stack(states[k::width]).to(dtype) for k in range(width)]
+        found = [torch.stack(states[k::width]).to(dtype) for k in range(width)]
+        return [state[..., : self.hidden].contiguous() for state in found] if self.units > self.hidden else found
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         """A whole sequence, without gradients."""
@@ -196,11 +233,17 @@ class GatedBlocks(Segments):
         self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
         # Sums for weights in float32 are handed out as they are, those for others are not.
-        summed = [w for w in kernel.weights if w.requires_grad and w.dtype != torch.float32]
+        own = kernel.weights if kernel.units > kernel.hidden else []
+        summed = [w for w in kernel.weights if w.requires_grad and (own or w.dtype != torch.float32)]
         self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
+        self.beside += sum(rounded(weight.nbytes, x.device) for weight in own)
         self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in (*kernel.own, *self._layouts.held))
         if self._sums_biases():
             self.beside += rounded(self._layouts.rows_at_most * x.element_size(), x.device)
+
+    @property
+    def _widens(self) -> bool:
+        return self._gated.units > self._gated.hidden
 
     @property
     def explicit(self) -> GatedBlocks:
@@ -239,7 +282,7 @@ class GatedBlocks(Segments):
         return self._inputs[block] if order is None else self._given.index_select(0, order)
 
     def begin(self) -> None:
-        self._output = self._x.new_empty(*self._x.shape[:-1], self.params[1].shape[1])
+        self._output = self._x.new_empty(*self._x.shape[:-1], self._gated.hidden)
         self._filled = self._output.view(self._given.shape[0], -1)
 
     def results(self) -> list[Tensor]:
@@ -260,9 +303,9 @@ class GatedBlocks(Segments):
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
         layout, order = self._layouts.layout(block), self._layouts.order(block)
         x = self._rows_of(block)
-        if not first or order is None:
+        if not first or (order is None and not self._widens):
             return self._gated.advance(x, layout, carry, self._outputs(block) if first else None)
-        outputs = x.new_empty(layout.rows, self.params[1].shape[1])
+        outputs = x.new_empty(layout.rows, self._gated.units)
         after = self._gated.advance(x, layout, carry, outputs)
         self._put(block, self._filled, outputs)
         return after
@@ -274,8 +317,9 @@ class GatedBlocks(Segments):
         return after, tapes
 
     def _put(self, block: int, rows: Tensor | None, part: Tensor) -> None:
-        """A chunk's rows in their places among all."""
+        """A chunk's rows in their places among all, as far as they are the layer's."""
         assert rows is not None
+        part = part.narrow(1, 0, rows.shape[1])
         order = self._layouts.order(block)
         if order is None:
             rows.narrow(0, self._layouts.first(block), part.shape[0]).copy_(part)
@@ -319,9 +363,10 @@ class GatedBlocks(Segments):
         found, order = self._output_gradient, self._layouts.order(block)
         if found is None:
             return None, 0
-        if order is None and found.is_contiguous():
+        if order is None and found.is_contiguous() and not self._widens:
             return found, found.data_ptr() + self._layouts.first(block) * found.shape[-1] * found.element_size()
         part = found[self._span(block)].contiguous() if order is None else found.index_select(0, order)
+        part = self._gated.wide(part)
         return part, part.data_ptr()
 
     def _beside(self, block: int) -> tuple[Tensor | None, Tensor | None]:

@@ -41,13 +41,15 @@ class RecalledBlocks(GatedBlocks):
         self.grows = self.made + of_sums
         if batch_sizes is not None:
             self.grows += rows * self._layer.hidden * x.element_size()  # the h before each row
+        if self._widens:
+            self.grows += 2 * rows * self._layer.hidden * x.element_size()  # outputs and their gradients
 
     def _trial(self, x: Tensor, sizes: Tensor) -> tuple[GatedBlocks, list[Tensor]]:
         return RecalledBlocks(self.name, self._gated, x, sizes, len(sizes), [self._start]), [x]
 
     def recall(self, ys: list[Tensor]) -> None:
         # Hooks of others may have packed it and return it at any address.
-        self._filled = self._layer.aligned(ys[0].detach().contiguous()).view(self._given.shape[0], self._layer.hidden)
+        self._filled = self._layer.aligned(ys[0].detach().contiguous()).view(self._given.shape[0], self._gated.hidden)
         self._before = []
 
     def kept(self, carry: Leaves) -> Leaves:
@@ -57,14 +59,18 @@ class RecalledBlocks(GatedBlocks):
         if not (first or self._lstm):
             return [None]
         layer, x, layout = self._layer, self._inputs[block], self._layouts.layout(block)
-        steps = self._steps(block)
-        unread = None if first else x.new_empty(layout.rows, layer.hidden)
-        outputs = steps.outputs if unread is None else unread.data_ptr()
-        field = layer.run(layer.sums(x), layout, steps.before, layer.field_of(carry), outputs, self._gated.stream)
+        before, unread = self._h_before(block, layout), None
+        if not first or self._widens:
+            unread = x.new_empty(layout.rows, layer.hidden)
+        outputs = (self._outputs(block) if unread is None else unread).data_ptr()
+        field = layer.run(layer.sums(x), layout, before.data_ptr(), layer.field_of(carry), outputs, self._gated.stream)
+        if first and unread is not None:
+            self._put(block, self._filled, unread)
         if layer.mode == "GRU":
             return [field]
         assert self._filled is not None
-        h = self._layouts.last(self._filled) if first and block == self.count - 1 else None
+        last = first and block == self.count - 1
+        h = self._gated.wide(self._layouts.last(self._filled)) if last else None
         return [h] if field is None else [h, field]
 
     def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, Any]:
@@ -75,35 +81,42 @@ class RecalledBlocks(GatedBlocks):
 
     def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
         layer, x, layout, stream = self._layer, self._inputs[block], self._layouts.layout(block), self._gated.stream
-        steps = self._steps(block, self._hs(block, layout))
+        before, outputs, hs = self._around(block, layout)
+        steps = Steps(outputs.data_ptr(), before.data_ptr(), hs)
         of_outputs, address = self._of_outputs(block)
         gates = layer.recall(x, layout, tape, steps.hs, stream)
         totals, beside = self._totals[0], self._beside(block)
         layer.pull_back(x, layout, gates, steps, address, gradients, totals, *beside, stream)
         return gradients
 
-    def _steps(self, block: int, hs: list[Tensor] | None = None) -> Steps:
+    def _h_before(self, block: int, layout: Layout) -> Tensor:
+        """Of the samples that a chunk begins with."""
+        if block == 0:
+            return self._start
         assert self._filled is not None
-        filled, each = self._filled, self._layer.hidden * self._filled.element_size()
-        outputs = filled.data_ptr() + self._layouts.first(block) * each
-        before = self._start.data_ptr() if block == 0 else outputs - self._layouts.before(block) * each
-        return Steps(outputs, before, hs or [])
+        row = self._layouts.first(block) - self._layouts.before(block)
+        return self._gated.wide(self._filled.narrow(0, row, layout.stretches[0].batch))
 
-    def _hs(self, block: int, layout: Layout) -> list[Tensor]:
-        """The h before each row."""
+    def _around(self, block: int, layout: Layout) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The h before a chunk, its outputs, and the h before each row, in one piece or more."""
         assert self._filled is not None
+        before, outputs = self._h_before(block, layout), self._outputs(block)
         if layout.earlier is not None:
-            first, before = self._layouts.first(block), self._start
-            if block > 0:
-                before = self._filled.narrow(0, first - self._layouts.before(block), layout.stretches[0].batch)
-            return [self._layer.before_each(before, self._outputs(block), layout)]
+            outputs = self._gated.wide(outputs)
+            return before, outputs, [self._layer.before_each(before, outputs, layout)]
+        if self._widens:
+            batch = self._layouts.batch
+            hs = outputs.new_zeros(batch + layout.rows, self._layer.hidden)
+            hs.narrow(0, 0, batch).copy_(before)
+            hs.narrow(0, batch, layout.rows).narrow(1, 0, outputs.shape[1]).copy_(outputs)
+            return hs, hs.narrow(0, batch, layout.rows), [hs.narrow(0, 0, layout.rows)]
         if not self._before:
             batch = self._layouts.batch
             sizes = [self._layouts.rows(k) for k in range(self.count)]
             self._before = self._filled.split([sizes[0] - batch, *sizes[1:], batch])
         if block > 0:
-            return [self._before[block]]
-        return [self._start, self._before[0]] if len(self._before[0]) > 0 else [self._start]
+            return before, outputs, [self._before[block]]
+        return before, outputs, [self._start, self._before[0]] if len(self._before[0]) > 0 else [self._start]
 
     def results(self) -> list[Tensor]:
         self._before = []
