@@ -78,6 +78,7 @@ struct DeviceNetwork::State {
   State(const DeviceNetworkOptions& given, Network<float>&& net, PlannedStack planned)
       : time_steps(given.time_steps),
         batch(given.batch),
+        makes_inputs(given.makes_inputs),
         stack(std::move(planned.stack)),
         device(cuda_device()),
         layout(net.layout()),
@@ -121,7 +122,29 @@ struct DeviceNetwork::State {
     }
   }
 
+  void forward(DeviceStep::Forward given) {
+    check_current();
+    check_aligned("y", given.y);
+    check_aligned("the initial state", given.initial);
+    check_aligned("the final state", given.final);
+    went_forward = is_done = false;
+    run.abandon();
+    step.clear();
+    given.stream = stream;
+    guarded([&] {
+      products.use(stream, workspace.data());
+      forward_begins.record(stream);
+      stack->prepare(reinterpret_cast<const float*>(values.data()), prepared.data(), stream);
+      step.begin(given);
+      run.forward();
+      step.end_forward();
+      forward_ends.record(stream);
+    });
+    went_forward = true;
+  }
+
   std::int64_t time_steps, batch;
+  bool makes_inputs;
   std::unique_ptr<const GatedStack> stack;
   int device;
   bool pinned = true;
@@ -163,28 +186,28 @@ void DeviceNetwork::set_stream(void* stream) {
 }
 
 void DeviceNetwork::forward(const void* x, void* y, const float* initial, float* final) {
-  State& own = *state_;
-  own.check_current();
+  if (state_->makes_inputs) {
+    fail(ErrorCode::invalid_argument,
+         "the network was made for inputs that a function makes: call forward_from");
+  }
   if (x == nullptr) fail(ErrorCode::invalid_argument, "the network needs an input x");
   check_aligned("x", x);
-  check_aligned("y", y);
-  check_aligned("the initial state", initial);
-  check_aligned("the final state", final);
-  own.went_forward = own.is_done = false;
-  own.run.abandon();
-  own.step.clear();
-  own.guarded([&] {
-    own.products.use(own.stream, own.workspace.data());
-    own.forward_begins.record(own.stream);
-    own.stack->prepare(reinterpret_cast<const float*>(own.values.data()), own.prepared.data(),
-                       own.stream);
-    own.step.begin(
-        {own.stream, static_cast<const std::byte*>(x), static_cast<std::byte*>(y), initial, final});
-    own.run.forward();
-    own.step.end_forward();
-    own.forward_ends.record(own.stream);
-  });
-  own.went_forward = true;
+  state_->forward({.x = static_cast<const std::byte*>(x),
+                   .y = static_cast<std::byte*>(y),
+                   .initial = initial,
+                   .final = final});
+}
+
+void DeviceNetwork::forward_from(const DeviceInputs& inputs, void* y, const float* initial,
+                                 float* final) {
+  if (!state_->makes_inputs) {
+    fail(ErrorCode::invalid_argument,
+         "the network was made for inputs in an array: set makes_inputs, so that the budget has "
+         "room for those that a function makes");
+  }
+  if (!inputs) fail(ErrorCode::invalid_argument, "the network needs a function that makes inputs");
+  state_->forward(
+      {.inputs = inputs, .y = static_cast<std::byte*>(y), .initial = initial, .final = final});
 }
 
 void DeviceNetwork::backward(const void* of_y, void* of_x, const float* of_final,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,11 @@
 #include "ebb/run/report.h"
 
 namespace ebb {
+
+// Makes the inputs of time steps from `first` on: x is [steps,B,I] on the device, to be filled in the order of the stream. It is asked
+// again for steps that run again, and in the backward pass, and must make the same.
+using DeviceInputs =
+    std::function<void(std::int64_t first, std::int64_t steps, void* x, void* stream)>;
 
 struct DeviceNetworkOptions {
   std::int64_t time_steps = 0;  // T
@@ -40,7 +46,9 @@ struct DeviceNetworkOptions {
   // but not for every chunk.
   std::int64_t chunk = 0;
   std::string strategy = "auto";  // see PlanOptions
-  std::uint64_t seed = 1;         // of initial parameters
+  // Inputs do not lie in memory, but are made chunk by chunk: forward_from, not forward. The budget has room for those of a chunk.
+  bool makes_inputs = false;
+  std::uint64_t seed = 1;  // of initial parameters
 
   // Shared with other networks: all of them together stay within it. Without one the network has its own, which the budget limits.
   std::optional<Ledger> ledger = {};
@@ -86,6 +94,10 @@ class DeviceNetwork {
   // Error(out_of_memory) if the device has less than the budget, Error(out_of_budget) if a shared ledger refuses, Error(device) where
   // CUDA fails.
   void forward(const void* x, void* y, const float* initial = nullptr, float* final = nullptr);
+  // The same for inputs that a function makes: for sequences that are longer than memory, in the host's memory or anywhere else. What
+  // it throws goes through.
+  void forward_from(const DeviceInputs& inputs, void* y, const float* initial = nullptr,
+                    float* final = nullptr);
   // Once after each forward: from the gradients of y and of the final state, zeros where they are null, to those of x and of the
   // initial state, where they are not null. That of the parameters is in gradient() then.
   void backward(const void* of_y, void* of_x = nullptr, const float* of_final = nullptr,

@@ -93,7 +93,7 @@ void check(const DeviceNetworkOptions& options) {
   layers_of(options, 1);
 }
 
-Chain chain_of(const GatedStack& stack, std::int64_t time_steps) {
+Chain chain_of(const GatedStack& stack, const DeviceNetworkOptions& options) {
   const auto chunk = static_cast<double>(stack.chunk());
   double seconds = 0;
   for (const GatedLayer& layer : stack.layers()) {
@@ -109,10 +109,14 @@ Chain chain_of(const GatedStack& stack, std::int64_t time_steps) {
       2 * CudaPool::rounded(stack.adjoint_bytes());  // that before a step beside that after
   // With the state after a step, which is made beside the one before.
   cost.scratch = CudaPool::rounded(stack.scratch_bytes()) + cost.state;
+  if (options.makes_inputs) {
+    cost.scratch +=
+        CudaPool::rounded(stack.chunk() * options.batch * stack.inputs() * stack.number_bytes());
+  }
   cost.forward = seconds;
   cost.record = seconds + static_cast<double>(cost.tape) / kMemoryRate;
   cost.backward = kBackwards * seconds + static_cast<double>(cost.tape) / kMemoryRate;
-  const std::int64_t steps = (time_steps + stack.chunk() - 1) / stack.chunk();
+  const std::int64_t steps = (options.time_steps + stack.chunk() - 1) / stack.chunk();
   return Chain::uniform(steps, cost);
 }
 
@@ -137,7 +141,7 @@ Platform platform_of(const DeviceNetworkOptions& options, Bytes state) {
 
 PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
   auto stack = std::make_unique<const GatedStack>(layers_of(options, chunk));
-  Chain chain = chain_of(*stack, options.time_steps);
+  Chain chain = chain_of(*stack, options);
   PlanOptions wanted;
   wanted.strategy = options.strategy;
   wanted.tapes_stay = true;
@@ -157,7 +161,7 @@ std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options) {
   std::int64_t chunk = kLongestChunk;
   while (chunk > options.time_steps) chunk /= 2;
   for (; chunk >= 1; chunk /= 2) {
-    const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options.time_steps);
+    const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options);
     const StepCost& cost = chain.at(0);
     if (chunk > 1 && cost.state + cost.tape + cost.adjoint + cost.scratch > options.budget)
       continue;

@@ -115,8 +115,14 @@ Bytes DeviceStep::row_bytes(std::int64_t width) const {
   return batch_ * width * stack_.number_bytes();
 }
 
-const std::byte* DeviceStep::x_of(std::int64_t step) const {
-  return forward_.x + step * stack_.chunk() * row_bytes(stack_.inputs());
+DeviceStep::Inputs DeviceStep::inputs_of(std::int64_t step) {
+  const std::int64_t first = step * stack_.chunk();
+  const Bytes row = row_bytes(stack_.inputs());
+  if (forward_.x != nullptr) return {{}, forward_.x + first * row};
+  DeviceItem made = take(stack_.chunk() * row);
+  forward_.inputs(first, steps_of(step), made.data(), forward_.stream);
+  const std::byte* const x = made.data();
+  return {std::move(made), x};
 }
 
 std::byte* DeviceStep::y_of(std::int64_t step, bool first) const {
@@ -150,7 +156,8 @@ std::int64_t DeviceStep::advance(const StepSpan& span) {
   DeviceItem scratch = take(stack_.scratch_bytes());
   for (std::int64_t i = span.from; i < span.to; ++i) {
     DeviceItem after = take(stack_.state_bytes());
-    stack_.advance(work(), prepared_, steps_of(i), x_of(i), live_.data(), after.data(),
+    const Inputs inputs = inputs_of(i);
+    stack_.advance(work(), prepared_, steps_of(i), inputs.x, live_.data(), after.data(),
                    y_of(i, span.first), scratch.data());
     retire(std::exchange(live_, std::move(after)));
     passed(i, span.first);
@@ -161,8 +168,11 @@ std::int64_t DeviceStep::advance(const StepSpan& span) {
 void DeviceStep::record(const StepSpan& span) {
   for (std::int64_t i = span.from; i < span.to; ++i) {
     DeviceItem tape = take(stack_.tape_bytes());
-    stack_.record(work(), prepared_, steps_of(i), x_of(i), live_.data(), tape.data(),
-                  y_of(i, span.first));
+    {
+      const Inputs inputs = inputs_of(i);
+      stack_.record(work(), prepared_, steps_of(i), inputs.x, live_.data(), tape.data(),
+                    y_of(i, span.first));
+    }
     DeviceItem after = take(stack_.state_bytes());
     stack_.state_of_tape(tape.data(), steps_of(i), after.data(), forward_.stream);
     retire(std::exchange(live_, std::move(after)));
@@ -177,9 +187,10 @@ void DeviceStep::reverse(std::int64_t from, std::int64_t to) {
   const std::int64_t chunk = stack_.chunk();
   for (std::int64_t i = to - 1; i >= from; --i) {
     const auto tape = tapes_.find(i);
+    const Inputs inputs = inputs_of(i);
     GatedStack::Reversed given;
     given.steps = steps_of(i);
-    given.x = x_of(i);
+    given.x = inputs.x;
     given.tape = tape->second.data();
     if (backward_.of_y != nullptr)
       given.of_y = backward_.of_y + i * chunk * row_bytes(stack_.outputs());

@@ -17,6 +17,7 @@
 #include "ebb/device/cuda_pool.h"
 #include "ebb/device/cuda_stream.h"
 #include "ebb/device/pinned_memory.h"
+#include "ebb/run/device_network.h"
 #include "ebb/run/handle_run.h"
 
 namespace ebb {
@@ -51,7 +52,8 @@ class DeviceStep : public HandleStep {
   // What a call of the network is given.
   struct Forward {
     void* stream = nullptr;
-    const std::byte* x = nullptr;
+    const std::byte* x = nullptr;  // null: `inputs` makes them
+    DeviceInputs inputs = {};
     std::byte* y = nullptr;
     const float* initial = nullptr;
     float* final = nullptr;
@@ -86,7 +88,12 @@ class DeviceStep : public HandleStep {
 
  private:
   std::int64_t steps_of(std::int64_t step) const;
-  const std::byte* x_of(std::int64_t step) const;
+  // Those of the caller, or made for the step, in memory that is given back with it.
+  struct Inputs {
+    DeviceItem made;
+    const std::byte* x = nullptr;
+  };
+  Inputs inputs_of(std::int64_t step);
   std::byte* y_of(std::int64_t step, bool first) const;
   Bytes row_bytes(std::int64_t width) const;
   GatedWork work() const { return {&products_, forward_.stream}; }

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ebb/core/error.h"
+#include "ebb/device/cuda_arrays.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/plan/strategies.h"
 #include "tests/gpu/device_run.h"
@@ -292,6 +293,107 @@ TEST_F(OnDevice, StaysWithinALedgerThatOthersShare) {
   EXPECT_GT(ledger.live(), 0);
   net.backward(nullptr);
   EXPECT_EQ(ledger.live(), 0);
+}
+
+// Copies the rows of an array, and counts the chunks that were asked for.
+struct FromArray {
+  const DeviceNetworkOptions& options;
+  const DeviceMemory& x;
+  std::int64_t asked = 0;
+
+  DeviceInputs function() {
+    return [this](std::int64_t first, std::int64_t steps, void* to, void* stream) {
+      const Bytes row = options.batch * options.layers[0].input * 2;
+      EXPECT_LE(first + steps, options.time_steps);
+      cuda_copy(to, x.data() + first * row, steps * row, stream);
+      ++asked;
+    };
+  }
+};
+
+TEST_F(OnDevice, InputsAreMadeChunkByChunk) {
+  DeviceNetworkOptions options = options_of("gru", "bf16");
+  options.time_steps = 60;
+  options.layers[0].input = 40;
+  const DeviceData data = device_data(options);
+  DeviceMemory x(static_cast<Bytes>(2 * data.x.size())),
+      of_final(static_cast<Bytes>(4 * data.of_final.size()));
+  x.upload(as_number(data.x, "bf16"));
+  of_final.upload(data.of_final);
+  const auto* const of_last = reinterpret_cast<const float*>(of_final.data());
+  DeviceNetwork whole(options);
+  whole.forward(x.data(), nullptr);
+  whole.backward(nullptr, nullptr, of_last);
+  std::vector<float> wanted(
+      static_cast<std::size_t>(whole.layout().back().offset + whole.layout().back().size));
+  whole.copy_gradient(wanted);
+  options.makes_inputs = true;
+  for (const bool least : {false, true}) {
+    options.budget = least ? least_budget_of(options) : kUnlimited;
+    DeviceNetwork net(options);
+    FromArray from{options, x};
+    net.forward_from(from.function(), nullptr);
+    net.backward(nullptr, nullptr, of_last);
+    std::vector<float> found(wanted.size());
+    net.copy_gradient(found);
+    EXPECT_EQ(found, wanted);
+    EXPECT_LE(net.report().measured.peak[0], options.budget);
+    // Forward, and in the backward pass for the gradient of weights; where there is room for little more than one chunk, much oftener.
+    EXPECT_EQ(from.asked == 2 * 15, !least) << from.asked;
+  }
+}
+
+TEST_F(OnDevice, InputsThatCannotBeMade) {
+  DeviceNetworkOptions options = options_of("lstm", "bf16");
+  options.makes_inputs = true;
+  const DeviceData data = device_data(options);
+  DeviceMemory x(static_cast<Bytes>(2 * data.x.size()));
+  DeviceNetwork net(options);
+  expect_error(ErrorCode::invalid_argument, "call forward_from",
+               [&] { net.forward(x.data(), nullptr); });
+  expect_error(ErrorCode::invalid_argument, "needs a function",
+               [&] { net.forward_from({}, nullptr); });
+  const DeviceInputs fails = [](std::int64_t first, std::int64_t, void*, void*) {
+    if (first > 8) fail(ErrorCode::io, "no more samples");
+  };
+  expect_error(ErrorCode::io, "no more samples", [&] { net.forward_from(fails, nullptr); });
+  expect_error(ErrorCode::invalid_argument, "backward", [&] { net.backward(nullptr); });
+  FromArray from{options, x};
+  net.forward_from(from.function(), nullptr);
+  net.backward(nullptr);
+  EXPECT_EQ(from.asked, 2 * 6);
+  options.makes_inputs = false;
+  DeviceNetwork other(options);
+  expect_error(ErrorCode::invalid_argument, "set makes_inputs",
+               [&] { other.forward_from(from.function(), nullptr); });
+}
+
+// In a budget that has room for the states of few chunks: none of the million inputs lies in memory.
+class SlowOnDevice : public OnDevice {};
+
+TEST_F(SlowOnDevice, AMillionTimeSteps) {
+  if (cuda_device_name() == "a device played by the host")
+    GTEST_SKIP() << "takes minutes on a host";
+  DeviceNetworkOptions options;
+  options.time_steps = 1'000'000;
+  options.batch = 2;
+  options.layers = {{.cell = "lstm", .input = 4, .hidden = 32}};
+  options.budget = Bytes{8} << 20;
+  options.makes_inputs = true;
+  DeviceNetwork net(options);
+  const DeviceInputs inputs = [&](std::int64_t first, std::int64_t steps, void* x, void* stream) {
+    cuda_fill(CudaNumber::bf16, x, static_cast<float>(first % 7) / 7 - 0.5F, steps * 2 * 4, stream);
+  };
+  DeviceMemory final(2 * 2 * 32 * 4), of_final(2 * 2 * 32 * 4);
+  of_final.upload(std::vector<float>(2 * 2 * 32, 1));
+  net.forward_from(inputs, nullptr, nullptr, reinterpret_cast<float*>(final.data()));
+  net.backward(nullptr, nullptr, reinterpret_cast<const float*>(of_final.data()));
+  std::vector<float> gradient(
+      static_cast<std::size_t>(net.layout().back().offset + net.layout().back().size));
+  net.copy_gradient(gradient);
+  EXPECT_TRUE(std::ranges::all_of(gradient, [](float x) { return std::isfinite(x); }));
+  EXPECT_TRUE(std::ranges::any_of(gradient, [](float x) { return x != 0; }));
+  EXPECT_LE(net.report().measured.peak[0], options.budget);
 }
 
 TEST_F(OnDevice, RefusesWhatCannotBe) {

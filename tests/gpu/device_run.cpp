@@ -16,6 +16,8 @@ namespace {
 
 bool is_float(const std::string& number) { return number == "tf32" || number == "f32"; }
 
+}  // namespace
+
 std::vector<std::byte> as_number(const std::vector<float>& from, const std::string& number) {
   std::vector<std::byte> bytes(from.size() * (is_float(number) ? 4 : 2));
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -28,6 +30,8 @@ std::vector<std::byte> as_number(const std::vector<float>& from, const std::stri
   }
   return bytes;
 }
+
+namespace {
 
 std::vector<float> as_floats(const std::vector<std::byte>& from, const std::string& number) {
   std::vector<float> floats(from.size() / (is_float(number) ? 4 : 2));

@@ -2,6 +2,7 @@
 // Forward and backward of one net on made-up data: on the device, and on the CPU in double.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "ebb/run/device_network.h"
 
 namespace ebb::test {
+
+// As an array on the device holds them.
+std::vector<std::byte> as_number(const std::vector<float>& from, const std::string& number);
 
 // Floats that `number` has, so that the device and the CPU read the same.
 std::vector<float> made_up(std::int64_t count, float scale, const std::string& number,
