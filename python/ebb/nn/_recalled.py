@@ -59,11 +59,11 @@ class RecalledBlocks(GatedBlocks):
         if not (first or self._lstm):
             return [None]
         layer, x, layout = self._layer, self._inputs[block], self._layouts.layout(block)
-        before, unread = self._h_before(block, layout), None
-        if not first or self._widens:
-            unread = x.new_empty(layout.rows, layer.hidden)
-        outputs = (self._outputs(block) if unread is None else unread).data_ptr()
-        field = layer.run(layer.sums(x), layout, before.data_ptr(), layer.field_of(carry), outputs, self._gated.stream)
+        unread = x.new_empty(layout.rows, layer.hidden) if self._widens or not first else None
+        wide = self._h_before(block, layout) if self._widens else None
+        before = self._address(block)[0] if wide is None else wide.data_ptr()
+        outputs = self._address(block)[1] if unread is None else unread.data_ptr()
+        field = layer.run(layer.sums(x), layout, before, layer.field_of(carry), outputs, self._gated.stream)
         if first and unread is not None:
             self._put(block, self._filled, unread)
         if layer.mode == "GRU":
@@ -81,8 +81,12 @@ class RecalledBlocks(GatedBlocks):
 
     def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
         layer, x, layout, stream = self._layer, self._inputs[block], self._layouts.layout(block), self._gated.stream
-        before, outputs, hs = self._around(block, layout)
-        steps = Steps(outputs.data_ptr(), before.data_ptr(), hs)
+        if self._widens or layout.earlier is not None:
+            before, outputs, hs = self._around(block, layout)
+            steps = Steps(outputs.data_ptr(), before.data_ptr(), [hs])
+        else:
+            at, to = self._address(block)
+            steps = Steps(to, at, self._hs(block))
         of_outputs, address = self._of_outputs(block)
         gates = layer.recall(x, layout, tape, steps.hs, stream)
         totals, beside = self._totals[0], self._beside(block)
@@ -97,26 +101,35 @@ class RecalledBlocks(GatedBlocks):
         row = self._layouts.first(block) - self._layouts.before(block)
         return self._gated.wide(self._filled.narrow(0, row, layout.stretches[0].batch))
 
-    def _around(self, block: int, layout: Layout) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The h before a chunk, its outputs, and the h before each row, in one piece or more."""
+    def _address(self, block: int) -> tuple[int, int]:
+        """Of the h before a chunk and of its outputs, where no units are missing."""
         assert self._filled is not None
+        each = self._layer.hidden * self._filled.element_size()
+        outputs = self._filled.data_ptr() + self._layouts.first(block) * each
+        return self._start.data_ptr() if block == 0 else outputs - self._layouts.before(block) * each, outputs
+
+    def _around(self, block: int, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+        """The h before a chunk, its outputs, and the h before each row."""
         before, outputs = self._h_before(block, layout), self._outputs(block)
         if layout.earlier is not None:
             outputs = self._gated.wide(outputs)
-            return before, outputs, [self._layer.before_each(before, outputs, layout)]
-        if self._widens:
-            batch = self._layouts.batch
-            hs = outputs.new_zeros(batch + layout.rows, self._layer.hidden)
-            hs.narrow(0, 0, batch).copy_(before)
-            hs.narrow(0, batch, layout.rows).narrow(1, 0, outputs.shape[1]).copy_(outputs)
-            return hs, hs.narrow(0, batch, layout.rows), [hs.narrow(0, 0, layout.rows)]
+            return before, outputs, self._layer.before_each(before, outputs, layout)
+        batch = self._layouts.batch
+        hs = outputs.new_zeros(batch + layout.rows, self._layer.hidden)
+        hs.narrow(0, 0, batch).copy_(before)
+        hs.narrow(0, batch, layout.rows).narrow(1, 0, outputs.shape[1]).copy_(outputs)
+        return hs, hs.narrow(0, batch, layout.rows), hs.narrow(0, 0, layout.rows)
+
+    def _hs(self, block: int) -> list[Tensor]:
+        """The h before each row, in one piece or two, where no units are missing and all sequences have one length."""
+        assert self._filled is not None
         if not self._before:
             batch = self._layouts.batch
             sizes = [self._layouts.rows(k) for k in range(self.count)]
             self._before = self._filled.split([sizes[0] - batch, *sizes[1:], batch])
         if block > 0:
-            return before, outputs, [self._before[block]]
-        return before, outputs, [self._start, self._before[0]] if len(self._before[0]) > 0 else [self._start]
+            return [self._before[block]]
+        return [self._start, self._before[0]] if len(self._before[0]) > 0 else [self._start]
 
     def results(self) -> list[Tensor]:
         self._before = []
