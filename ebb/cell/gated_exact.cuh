@@ -13,15 +13,14 @@ struct Exact {
   float value;
 };
 
-// A float as two of tf32, whose numbers have 11 bits.
+// A float as two of tf32, whose numbers have 11 bits. An infinite one is all low: a high half would be multiplied with the other's low
+// one too, which may be 0, and infinity times 0 is no number. Two infinite ones give none.
 struct Halves {
   std::uint32_t high, low;
 
-  explicit __device__ __forceinline__ Halves(std::uint32_t word) : high(word & 0xFFFFE000U) {
-    // Infinity has no rest. What is not a number has one that is not a number either.
-    const float rest = float_of(word) - float_of(high);
-    low = (word & 0x7FFFFFFFU) == 0x7F800000U ? 0U : word_of(rest);
-  }
+  explicit __device__ __forceinline__ Halves(std::uint32_t word)
+      : high((word & 0x7FFFFFFFU) == 0x7F800000U ? 0U : word & 0xFFFFE000U),
+        low(word_of(float_of(word) - float_of(high))) {}
 };
 
 template <>

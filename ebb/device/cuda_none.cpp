@@ -56,7 +56,7 @@ CudaProducts::CudaProducts() { refuse(); }
 CudaProducts::~CudaProducts() {}
 void CudaProducts::use(void*, void*) { refuse(); }
 void CudaProducts::multiply(const CudaProduct&) { refuse(); }
-bool cublas_is_loaded() { return false; }
-void multiply_with(void*, const CudaProduct&) { refuse(); }
+bool cublas_is_loaded(int) { return false; }
+void multiply_with(int, void*, const CudaProduct&) { refuse(); }
 
 }  // namespace ebb

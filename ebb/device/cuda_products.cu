@@ -4,7 +4,11 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <iterator>
 #include <limits>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include <library_types.h>
@@ -24,32 +28,28 @@ constexpr int kNoReducedSums = 16;
 constexpr int kCompute32 = 68, kComputeTf32 = 77;
 constexpr int kDefaultAlgorithm = -1;
 
-constexpr const char* names[] = {"libcublas.so.13", "libcublas.so.12"};
+constexpr const char* kNames[] = {"libcublas.so.13", "libcublas.so.12"};
 
-// The one that the process uses already.
-void* loaded_library() {
-  for (const char* const name : names) {
-    if (void* const found = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return found;
-  }
-  return nullptr;
-}
+void* loaded_library(const char* name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD); }
 
-// If there is none, the newest of the system.
+// The one that the process uses already, then the newest of the system.
 void* find_library() {
-  if (void* const found = loaded_library()) return found;
+  for (const char* const name : kNames) {
+    if (void* const found = loaded_library(name)) return found;
+  }
   for (const char* const folder : {"", "/usr/local/cuda/lib64/"}) {
-    for (const char* const name : names) {
+    for (const char* const name : kNames) {
       if (void* const found = dlopen((folder + std::string(name)).c_str(), RTLD_NOW)) return found;
     }
   }
   const char* const why = dlerror();
-  fail(ErrorCode::unavailable, "networks on a CUDA device need cuBLAS: neither ", names[0], " nor ",
-       names[1], " can be loaded (", why == nullptr ? "no reason is given" : why,
+  fail(ErrorCode::unavailable, "networks on a CUDA device need cuBLAS: neither ", kNames[0],
+       " nor ", kNames[1], " can be loaded (", why == nullptr ? "no reason is given" : why,
        "); install it or add its folder to LD_LIBRARY_PATH");
 }
 
 struct Library {
-  Library() : library(find_library()) {
+  explicit Library(void* found) : library(found) {
     find(create, "cublasCreate_v2");
     find(destroy, "cublasDestroy_v2");
     find(set_stream, "cublasSetStream_v2");
@@ -85,8 +85,23 @@ struct Library {
 
 // Stays loaded: others may have found it here.
 const Library& cublas() {
-  static const Library library;
+  static const Library library(find_library());
   return library;
+}
+
+// Others have loaded it, and have its handles. Null: nobody has.
+const Library* others_cublas(int version) {
+  static std::mutex mutex;
+  static std::array<std::optional<Library>, std::size(kNames)> libraries;
+  if (version != 12 && version != 13) return nullptr;
+  const std::size_t which = version == 13 ? 0 : 1;
+  const std::scoped_lock lock(mutex);
+  if (!libraries[which]) {
+    void* const found = loaded_library(kNames[which]);
+    if (found == nullptr) return nullptr;
+    libraries[which].emplace(found);
+  }
+  return &*libraries[which];
 }
 
 cudaDataType_t type_of(CudaNumber number) {
@@ -100,6 +115,26 @@ int size_of(std::int64_t size) {
          "; it must be 1 to ", std::numeric_limits<int>::max());
   }
   return static_cast<int>(size);
+}
+
+// cuBLAS has columns where we have rows: it is asked for the transposed of the sums, the transposed of b times that of a.
+void gemm(const Library& library, Handle handle, const CudaProduct& p) {
+  const int rows = size_of(p.rows), columns = size_of(p.columns), inner = size_of(p.inner);
+  const float one = 1, factor = p.adds ? 1 : 0;
+  const auto stride = [](std::int64_t given, int without_gaps) {
+    return given == 0 ? without_gaps : size_of(given);
+  };
+  const cudaDataType_t type = type_of(p.number);
+  // Or others' wish for tf32 would be obeyed.
+  library.check(library.set_math(handle, kNoReducedSums), "cublasSetMathMode");
+  library.check(library.gemm(handle, p.b_transposed ? kTransposed : kPlain,
+                             p.a_transposed ? kTransposed : kPlain, columns, rows, inner, &one, p.b,
+                             type, stride(p.b_stride, p.b_transposed ? inner : columns), p.a, type,
+                             stride(p.a_stride, p.a_transposed ? rows : inner), &factor, p.sums,
+                             type_of(p.sums_number), stride(p.sums_stride, columns),
+                             p.number == CudaNumber::f32 && p.tf32 ? kComputeTf32 : kCompute32,
+                             kDefaultAlgorithm),
+                "cublasGemmEx");
 }
 
 }  // namespace
@@ -116,28 +151,15 @@ void CudaProducts::use(void* stream, void* workspace) {
                  "cublasSetWorkspace");
 }
 
-void CudaProducts::multiply(const CudaProduct& product) { multiply_with(handle_, product); }
+void CudaProducts::multiply(const CudaProduct& product) { gemm(cublas(), handle_, product); }
 
-bool cublas_is_loaded() { return loaded_library() != nullptr; }
+bool cublas_is_loaded(int version) { return others_cublas(version) != nullptr; }
 
-// cuBLAS has columns where we have rows: it is asked for the transposed of the sums, the transposed of b times that of a.
-void multiply_with(void* handle, const CudaProduct& p) {
-  const int rows = size_of(p.rows), columns = size_of(p.columns), inner = size_of(p.inner);
-  const float one = 1, factor = p.adds ? 1 : 0;
-  const auto stride = [](std::int64_t given, int without_gaps) {
-    return given == 0 ? without_gaps : size_of(given);
-  };
-  const cudaDataType_t type = type_of(p.number);
-  // Or others' wish for tf32 would be obeyed.
-  cublas().check(cublas().set_math(handle, kNoReducedSums), "cublasSetMathMode");
-  cublas().check(cublas().gemm(handle, p.b_transposed ? kTransposed : kPlain,
-                               p.a_transposed ? kTransposed : kPlain, columns, rows, inner, &one,
-                               p.b, type, stride(p.b_stride, p.b_transposed ? inner : columns), p.a,
-                               type, stride(p.a_stride, p.a_transposed ? rows : inner), &factor,
-                               p.sums, type_of(p.sums_number), stride(p.sums_stride, columns),
-                               p.number == CudaNumber::f32 && p.tf32 ? kComputeTf32 : kCompute32,
-                               kDefaultAlgorithm),
-                 "cublasGemmEx");
+void multiply_with(int cublas_version, void* handle, const CudaProduct& product) {
+  const Library* const library = others_cublas(cublas_version);
+  if (library == nullptr)
+    fail(ErrorCode::unavailable, "cuBLAS ", cublas_version, " is not loaded in this process");
+  gemm(*library, handle, product);
 }
 
 }  // namespace ebb

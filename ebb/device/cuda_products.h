@@ -44,9 +44,10 @@ class CudaProducts {
   void* handle_ = nullptr;
 };
 
-// Whether the process has loaded cuBLAS, whose handles others then have.
-bool cublas_is_loaded();
-// With somebody else's handle, on its stream and with its workspace. Its math mode is another one afterwards.
-void multiply_with(void* cublas_handle, const CudaProduct& product);
+// cuBLAS of somebody else in the process, of version 12 or 13: whether it is loaded.
+bool cublas_is_loaded(int version);
+// With a handle of it, on its stream and with its workspace. Its math mode is another one afterwards. Throws Error(unavailable) if it is
+// not loaded.
+void multiply_with(int cublas_version, void* handle, const CudaProduct& product);
 
 }  // namespace ebb

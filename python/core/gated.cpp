@@ -117,10 +117,10 @@ void bind_gated(nb::module_& module) {
       "field_before"_a, "outputs_gradient"_a, "after_gradient"_a, "field_gradient"_a,
       "sums_gradient"_a, "inputs_gradient"_a, "before_gradient"_a, "field_before_gradient"_a,
       "stream"_a);
-  module.def("cublas_is_loaded", &cublas_is_loaded);
+  module.def("cublas_is_loaded", &cublas_is_loaded, "version"_a);
   module.def(
       "float_product",
-      [](Address cublas_handle, Address sums, std::int64_t sums_stride, std::int64_t rows,
+      [](int cublas, Address handle, Address sums, std::int64_t sums_stride, std::int64_t rows,
          std::int64_t columns, std::int64_t inner, Address a, std::int64_t a_stride,
          bool a_transposed, Address b, std::int64_t b_stride, bool b_transposed, bool adds,
          bool tf32) {
@@ -138,9 +138,9 @@ void bind_gated(nb::module_& module) {
         product.sums_stride = sums_stride;
         product.sums = on_gpu(sums);
         product.adds = adds;
-        multiply_with(on_gpu(cublas_handle), product);
+        multiply_with(cublas, on_gpu(handle), product);
       },
-      "cublas_handle"_a, "sums"_a, "sums_stride"_a, "rows"_a, "columns"_a, "inner"_a, "a"_a,
+      "cublas"_a, "handle"_a, "sums"_a, "sums_stride"_a, "rows"_a, "columns"_a, "inner"_a, "a"_a,
       "a_stride"_a, "a_transposed"_a, "b"_a, "b_stride"_a, "b_transposed"_a, "adds"_a, "tf32"_a);
   module.def("set_gated_patience", &set_gated_patience, "looks"_a);
   module.def("set_gated_registers", &set_gated_registers, "yes"_a);

@@ -2,6 +2,7 @@
 // The kernels of gated cells, run by an emulation of a GPU: against the same cells in double, time step by time step.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -301,12 +302,22 @@ TEST(Gated, HalvesLoseTheLastBitsAlone) {
         << x;
   }
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(seen(Halves(word_of(-infinity)).high), -infinity);
-  EXPECT_EQ(seen(Halves(word_of(-infinity)).low), 0);
+  EXPECT_EQ(seen(Halves(word_of(-infinity)).high), 0);
+  EXPECT_EQ(seen(Halves(word_of(-infinity)).low), -infinity);
   for (const std::uint32_t none : {0x7FC00000U, 0x7F800001U, 0xFFFFFFFEU}) {
     const Halves halves(none);
     EXPECT_TRUE(std::isnan(seen(halves.low))) << none;
   }
+}
+// By a weight that has no low half.
+TEST(Gated, InfinityIsMultiplied) {
+  Emulated<RnnMath<true>, Exact> run({1, 3, 32, 1});
+  std::ranges::fill(run.weights, Exact{0.5F});
+  run.before[32] = {std::numeric_limits<float>::infinity()};  // of the second sample
+  run.run<16, 1>();
+  ASSERT_EQ(run.gave_up, 0);
+  EXPECT_EQ(run.outputs[32].value, std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isfinite(run.outputs[0].value) && std::isfinite(run.outputs[64].value));
 }
 TEST(Gated, WeightsInRegisters) {
   check<LstmMath, float, 16, 2, 1>({2, 20, 128, 1});

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "tf32": torch.float32, "float32": torch.float32}
-HANDLE = 7  # of cuBLAS
+CUBLAS, HANDLE = 13, 7
 
 
 @dataclass
@@ -136,7 +136,7 @@ def backward(
 
 
 def float_product(
-    handle, sums, sums_stride, rows, columns, inner, a, a_stride, a_transposed, b, b_stride, b_transposed, adds, tf32
+    cublas, handle, sums, sums_stride, rows, columns, inner, a, a_stride, a_transposed, b, b_stride, b_transposed, adds, tf32
 ):  # fmt: skip
     def matrix(address, rows, columns, stride, transposed):
         assert stride >= (rows if transposed else columns)
@@ -144,7 +144,7 @@ def float_product(
         found = _array(address, ((down - 1) * stride + across,), torch.float32).as_strided((down, across), (stride, 1))
         return found.t() if transposed else found
 
-    assert handle == HANDLE
+    assert (cublas, handle) == (CUBLAS, HANDLE)
     product = matrix(a, rows, inner, a_stride, a_transposed) @ matrix(b, inner, columns, b_stride, b_transposed)
     out = matrix(sums, rows, columns, sums_stride, False)
     out.copy_(out + product if adds else product)
@@ -174,8 +174,8 @@ class Core:
         return ""
 
     @staticmethod
-    def cublas_is_loaded():
-        return True
+    def cublas_is_loaded(version):
+        return version == CUBLAS
 
 
 @contextlib.contextmanager
@@ -190,6 +190,7 @@ def use(monkeypatch):
     for module in (_gated_layer, _products):
         monkeypatch.setattr(module, "_core", Core)
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: HANDLE)
+    monkeypatch.setattr(_products, "_CUBLAS", CUBLAS)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
     monkeypatch.setattr(_gated, "_units", lambda hidden, dtype: hidden)
     monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)

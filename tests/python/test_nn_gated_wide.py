@@ -97,6 +97,19 @@ def test_a_weight_that_changes_afterwards_does_not_change_gradients(name):
     assert same(wanted, [tensor.detach() for tensor in found])
 
 
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_infinite_inputs(name, how):
+    """Gates saturate, so that outputs are finite."""
+    case = Case(name, hidden=13, **how)
+    case.x[20, 1, 2] = float("-inf")
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            y, wanted = case.net(case.x)[0], case.exact(case.x.double())[0]
+        assert wanted.isfinite().all()
+        assert float((y - wanted).detach().abs().max()) < 1e-5
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("how", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=str)
 @pytest.mark.parametrize("name", NAMES)

@@ -67,6 +67,14 @@ def test_products(how, other, size, number, device):
     assert torch.equal(total, wanted)
 
 
+def test_another_cublas_is_not_called(monkeypatch):
+    gated_stand_in.use(monkeypatch)
+    assert _products.why_not(torch.float32) is None
+    monkeypatch.setattr(_products, "_CUBLAS", 12)  # where another one is loaded
+    assert "cuBLAS" in _products.why_not(torch.float32)
+    assert _products.why_not(torch.bfloat16) is None
+
+
 @pytest.mark.skipif(not ON_GPU, reason="no GPU here")
 @pytest.mark.parametrize("setting", ["highest", "high"])
 def test_precision(setting):

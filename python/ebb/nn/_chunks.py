@@ -138,6 +138,7 @@ def run(call: Any) -> Any:
                 if ours and (dtype := _gated.cast_to(output)) is not None:
                     given, *rest = [tensor.to(dtype) for tensor in (output, *own, *weights)]
                     own, weights = rest[: len(own)], rest[len(own) :]
+                    del rest
                     around.enter_context(torch.autocast(output.device.type, enabled=False))
                 # It gets the rows of packed sequences in the order in which they run.
                 layers = 1 if apart else layer.num_layers

@@ -15,6 +15,7 @@ from ebb import _core
 from ebb._tensor.trees import rounded
 from ebb.nn._gated_layer import AT_ONCE, GatedLayer, Leaves, Taped, Totals
 from ebb.nn._layout import Even, Layout, Layouts, Packed
+from ebb.nn._products import why_not as products_why_not
 from ebb.nn._segments import Segments
 
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -33,6 +34,8 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
         return f"a tensor has dtype {dtype}"
     if any((cast_to(other) or other.dtype) != dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device"
+    if (reason := products_why_not(dtype)) is not None:
+        return reason
     batch = x.shape[1] if sizes is None else int(sizes[0])
     with torch.cuda.device(x.device):
         shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, _units(layer.hidden_size, dtype), False)
@@ -61,7 +64,8 @@ def _number(dtype: torch.dtype) -> str:
 
 
 def _units(hidden: int, dtype: torch.dtype) -> int:
-    """As many as kernels take: those beyond the layer's have no weights, so that they stay 0 and add nothing to anything."""
+    """As many as kernels take: those beyond the layer's have no weights, so that they stay 0 and add nothing to anything, as long as
+    states are finite."""
     each = 16 if dtype == torch.float32 else 32
     return -(-hidden // each) * each
 
@@ -93,7 +97,7 @@ class GatedKernel:
         self._each = len(weights) // layers
         self.weights, self.layers, self._backwards = weights, layers, backwards
         number = _number(weights[0].dtype)
-        self.stack = [GatedLayer(layer.mode, number, own, backwards) for own in self._of_layers(weights)]
+        self.stack = [GatedLayer(layer.mode, number, own, self.hidden, backwards) for own in self._of_layers(weights)]
         self.stream = 0
 
     @property

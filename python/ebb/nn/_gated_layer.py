@@ -49,16 +49,16 @@ class Steps(NamedTuple):
 
 
 class GatedLayer:
-    """`number`: what is multiplied, as a GatedShape calls it. `weights`: w_ih, w_hh and, if there are any, b_ih and b_hh. `backwards`:
-    time runs from the last step to the first."""
+    """`number`: what is multiplied, as a GatedShape calls it. `weights`: w_ih, w_hh and, if there are any, b_ih and b_hh. Units from
+    `real` on have none. `backwards`: time runs from the last step to the first."""
 
-    def __init__(self, mode: str, number: str, weights: list[Tensor], backwards: bool):
+    def __init__(self, mode: str, number: str, weights: list[Tensor], real: int, backwards: bool):
         self.mode, self.backwards, self._number = mode, backwards, number
         self._w_ih, w_hh, *self._biases = [weight.detach() for weight in weights]
         self._given, self._w_hh = w_hh, w_hh.contiguous()
         if self._w_hh.data_ptr() % AT_ONCE != 0:
             self._w_hh = self._w_hh.clone()
-        self.hidden = w_hh.shape[1]
+        self.hidden, self._real = w_hh.shape[1], real
         self._columns, self._recurrent = self._w_ih.t(), self._w_hh.t()
         self._dtype, self._size = w_hh.dtype, w_hh.element_size()
         self._products = products_of(number, w_hh.device)
@@ -127,7 +127,10 @@ class GatedLayer:
 
     def sums(self, x: Tensor) -> Tensor:
         """What inputs and biases add."""
-        return self._products.biased(self._both, x, self._columns)
+        found = self._products.biased(self._both, x, self._columns)
+        if self._real < self.hidden:  # an infinite input times nothing would be no number
+            found.view(x.shape[0], -1, self.hidden)[..., self._real :] = 0
+        return found
 
     def recall(self, x: Tensor, layout: Layout, field: Tensor | None, hs: list[Tensor], stream: int) -> Gates:
         """What `record` would have kept, to within rounding, by the h before each row. Nothing runs step by step."""

@@ -14,7 +14,7 @@ from ebb import _core
 
 
 class Products:
-    """Of one dtype."""
+    """Of one dtype of 16 bits."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device):
         self._add_up = adding(dtype, device)
@@ -67,17 +67,29 @@ class FloatProducts(Products):
         _multiply(total, ones, rows, True, False)
 
 
+# Of torch's cuBLAS; 0: it has none.
+_CUBLAS = int((torch.version.cuda or "0").partition(".")[0])
+
+
+def why_not(dtype: torch.dtype) -> str | None:
+    """What keeps products of the dtype from being made; None: nothing does."""
+    if dtype != torch.float32 or _core.cublas_is_loaded(_CUBLAS):
+        return None
+    return "the cuBLAS of PyTorch is none that can be called"
+
+
 def products_of(number: str, device: torch.device) -> Products:
     """By the name of a GatedShape's numbers."""
-    if number in ("tf32", "float32") and _core.cublas_is_loaded():
+    if number in ("tf32", "float32"):
         return FloatProducts(number == "tf32")
-    return Products(torch.float32 if number == "tf32" else getattr(torch, number), device)
+    return Products(getattr(torch, number), device)
 
 
 def _multiply(out: Tensor, a: Tensor, b: Tensor, adds: bool, tf32: bool) -> None:
     a, a_stride, a_transposed = _lying(a)
     b, b_stride, b_transposed = _lying(b)
     _core.float_product(
+        _CUBLAS,
         torch.cuda.current_blas_handle(),
         out.data_ptr(),
         out.stride(0),
@@ -110,9 +122,7 @@ Adds = Callable[[Tensor, Tensor, Tensor], object]
 
 @functools.cache
 def adding(dtype: torch.dtype, device: torch.device) -> Adds:
-    """The best way to add the product of two matrices of the dtype to a sum in float32."""
-    if dtype == torch.float32:
-        return _add_alike
+    """The best way to add the product of two matrices of a 16-bit dtype to a sum in float32."""
     small, total = torch.zeros(16, 16, dtype=dtype, device=device), torch.zeros(16, 16, device=device)
     for way in (_add_at_once, _add_wide):
         try:
@@ -123,10 +133,6 @@ def adding(dtype: torch.dtype, device: torch.device) -> Adds:
             continue
         return way
     return _add_narrow
-
-
-def _add_alike(total: Tensor, a: Tensor, b: Tensor) -> object:
-    return total.addmm_(a, b)
 
 
 def _add_at_once(total: Tensor, a: Tensor, b: Tensor) -> object:
