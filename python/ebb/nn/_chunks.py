@@ -143,7 +143,7 @@ def run(call: Any) -> Any:
                 # It gets the rows of packed sequences in the order in which they run.
                 layers = 1 if apart else layer.num_layers
                 if ours:
-                    weights = _gated.widened(layer.hidden_size, weights, layers)
+                    weights = _gated.widened(layer.hidden_size, weights)
                 kernel = kind(layer, weights, layers, direction == 1 and sizes is None)
                 own = kernel.start(own)
                 try:

@@ -70,17 +70,16 @@ def _units(hidden: int, dtype: torch.dtype) -> int:
     return -(-hidden // each) * each
 
 
-def widened(hidden: int, weights: list[Tensor], layers: int) -> list[Tensor]:
+def widened(hidden: int, weights: list[Tensor]) -> list[Tensor]:
     """The weights of a stack of layers for as many units as kernels take. Gradients find their way back."""
     beyond = _units(hidden, weights[0].dtype) - hidden
     if beyond == 0:
         return weights
-    each = len(weights) // layers
     found = []
     for k, weight in enumerate(weights):
-        inputs = k % each == 0 and k < each  # of the lowest layer: not units
         parts = weight.reshape(-1, hidden, *weight.shape[1:])
-        pad = (0, beyond) if weight.dim() == 1 else (0, 0 if inputs else beyond, 0, beyond)
+        # What the lowest layer reads are no units.
+        pad = (0, beyond) if weight.dim() == 1 else (0, 0 if k == 0 else beyond, 0, beyond)
         found.append(torch.nn.functional.pad(parts, pad).flatten(0, 1))
     return found
 
@@ -113,9 +112,14 @@ class GatedKernel:
         """Those of a layer, and those that are there for the kernels alone."""
         return self.weights[1].shape[1]
 
+    @property
+    def widens(self) -> bool:
+        """Whether there are any of those."""
+        return self.units > self.hidden
+
     def wide(self, rows: Tensor) -> Tensor:
         """With zeros for all units that are not the layer's."""
-        if self.units == self.hidden:
+        if not self.widens:
             return rows
         found = rows.new_zeros(*rows.shape[:-1], self.units)
         found.narrow(-1, 0, self.hidden).copy_(rows)
@@ -123,7 +127,7 @@ class GatedKernel:
 
     def start(self, states: list[Tensor]) -> list[Tensor]:
         """What an LSTM calls c and a GRU h goes on in float32."""
-        if self.units > self.hidden:
+        if self.widens:
             states = [torch.nn.functional.pad(state, (0, self.units - self.hidden)) for state in states]
         if self._mode in ("LSTM", "GRU"):
             field = states[-1].float()
@@ -133,7 +137,7 @@ class GatedKernel:
     def end(self, states: list[Tensor]) -> list[Tensor]:
         width, dtype = len(states) // self.layers, self.weights[0].dtype
         found = [torch.stack(states[k::width]).to(dtype) for k in range(width)]
-        return [state[..., : self.hidden].contiguous() for state in found] if self.units > self.hidden else found
+        return [state[..., : self.hidden].contiguous() for state in found] if self.widens else found
 
     def __call__(self, x: Tensor, carry: Leaves, batch_sizes: Tensor | None) -> tuple[Leaves, Tensor]:
         """A whole sequence, without gradients."""
@@ -236,18 +240,14 @@ class GatedBlocks(Segments):
         self._of_inputs: Sequence[Tensor] = []  # the same in chunks, where their rows lie in order
         self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
-        # Sums for weights in float32 are handed out as they are, those for others are not.
-        own = kernel.weights if kernel.units > kernel.hidden else []
+        # Sums for weights in float32 that are the caller's are handed out as they are, those for others are not.
+        own = kernel.weights if kernel.widens else []
         summed = [w for w in kernel.weights if w.requires_grad and (own or w.dtype != torch.float32)]
         self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
         self.beside += sum(rounded(weight.nbytes, x.device) for weight in own)
         self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in (*kernel.own, *self._layouts.held))
         if self._sums_biases():
             self.beside += rounded(self._layouts.rows_at_most * x.element_size(), x.device)
-
-    @property
-    def _widens(self) -> bool:
-        return self._gated.units > self._gated.hidden
 
     @property
     def explicit(self) -> GatedBlocks:
@@ -307,7 +307,7 @@ class GatedBlocks(Segments):
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
         layout, order = self._layouts.layout(block), self._layouts.order(block)
         x = self._rows_of(block)
-        if not first or (order is None and not self._widens):
+        if not first or (order is None and not self._gated.widens):
             return self._gated.advance(x, layout, carry, self._outputs(block) if first else None)
         outputs = x.new_empty(layout.rows, self._gated.units)
         after = self._gated.advance(x, layout, carry, outputs)
@@ -367,7 +367,7 @@ class GatedBlocks(Segments):
         found, order = self._output_gradient, self._layouts.order(block)
         if found is None:
             return None, 0
-        if order is None and found.is_contiguous() and not self._widens:
+        if order is None and found.is_contiguous() and not self._gated.widens:
             return found, found.data_ptr() + self._layouts.first(block) * found.shape[-1] * found.element_size()
         part = found[self._span(block)].contiguous() if order is None else found.index_select(0, order)
         part = self._gated.wide(part)

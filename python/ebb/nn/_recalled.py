@@ -41,7 +41,7 @@ class RecalledBlocks(GatedBlocks):
         self.grows = self.made + of_sums
         if batch_sizes is not None:
             self.grows += rows * self._layer.hidden * x.element_size()  # the h before each row
-        if self._widens:
+        if self._gated.widens:
             self.grows += 2 * rows * self._layer.hidden * x.element_size()  # outputs and their gradients
 
     def _trial(self, x: Tensor, sizes: Tensor) -> tuple[GatedBlocks, list[Tensor]]:
@@ -59,11 +59,17 @@ class RecalledBlocks(GatedBlocks):
         if not (first or self._lstm):
             return [None]
         layer, x, layout = self._layer, self._inputs[block], self._layouts.layout(block)
-        unread = x.new_empty(layout.rows, layer.hidden) if self._widens or not first else None
-        wide = self._h_before(block, layout) if self._widens else None
-        before = self._address(block)[0] if wide is None else wide.data_ptr()
-        outputs = self._address(block)[1] if unread is None else unread.data_ptr()
-        field = layer.run(layer.sums(x), layout, before, layer.field_of(carry), outputs, self._gated.stream)
+        widens, (before, outputs) = self._gated.widens, self._addresses(block)
+        unread = x.new_empty(layout.rows, layer.hidden) if widens or not first else None
+        wide = self._h_before(block, layout) if widens else None
+        field = layer.run(
+            layer.sums(x),
+            layout,
+            before if wide is None else wide.data_ptr(),
+            layer.field_of(carry),
+            outputs if unread is None else unread.data_ptr(),
+            self._gated.stream,
+        )
         if first and unread is not None:
             self._put(block, self._filled, unread)
         if layer.mode == "GRU":
@@ -81,12 +87,12 @@ class RecalledBlocks(GatedBlocks):
 
     def reverse(self, block: int, tape: Any, gradients: Leaves) -> Leaves:
         layer, x, layout, stream = self._layer, self._inputs[block], self._layouts.layout(block), self._gated.stream
-        if self._widens or layout.earlier is not None:
+        if self._gated.widens or layout.earlier is not None:
             before, outputs, hs = self._around(block, layout)
             steps = Steps(outputs.data_ptr(), before.data_ptr(), [hs])
         else:
-            at, to = self._address(block)
-            steps = Steps(to, at, self._hs(block))
+            at_before, at_outputs = self._addresses(block)
+            steps = Steps(at_outputs, at_before, self._hs(block))
         of_outputs, address = self._of_outputs(block)
         gates = layer.recall(x, layout, tape, steps.hs, stream)
         totals, beside = self._totals[0], self._beside(block)
@@ -101,7 +107,7 @@ class RecalledBlocks(GatedBlocks):
         row = self._layouts.first(block) - self._layouts.before(block)
         return self._gated.wide(self._filled.narrow(0, row, layout.stretches[0].batch))
 
-    def _address(self, block: int) -> tuple[int, int]:
+    def _addresses(self, block: int) -> tuple[int, int]:
         """Of the h before a chunk and of its outputs, where no units are missing."""
         assert self._filled is not None
         each = self._layer.hidden * self._filled.element_size()
