@@ -35,7 +35,8 @@ struct DeviceNetworkOptions {
   std::int64_t batch = 0;       // B
   // Lowest first. Cells: lstm, gru, rnn, rnn_relu, with full weights; see docs/gpu.md for the sizes that fit.
   std::vector<LayerOptions> layers = {};
-  // Of inputs, outputs and what is multiplied: bf16, f16, tf32 for floats that products round, or f32 for floats of which they keep 21 bits. Sums are float32.
+  // Of inputs, outputs and what is multiplied: bf16, f16, tf32 for floats that products round, or f32 for floats of which they keep 21
+  // bits. Sums are float32.
   std::string number = "bf16";
 
   // Bytes of the device's memory for states, tapes and what computing them takes. Beside it are standing_bytes().
