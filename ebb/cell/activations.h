@@ -47,11 +47,15 @@ inline SplitExp split_exp(float x) {
   return {std::bit_cast<float>(exponent), p * r};
 }
 
-inline float exponential(float x) {
+inline EBB_DEVICE float exponential(float x) {
+#ifdef __CUDA_ARCH__
+  return __expf(x);
+#else
   const SplitExp e = split_exp(bounded(x, -87.0F, 88.0F));
   return e.two_to_power * e.rest + e.two_to_power;
+#endif
 }
-inline double exponential(double x) { return std::exp(x); }
+inline EBB_DEVICE double exponential(double x) { return std::exp(x); }
 
 template <class Number>
 EBB_DEVICE Number sigmoid(Number x) {

@@ -14,7 +14,7 @@ struct AlifMath {
   static constexpr bool kSpikes = true, kEvents = true;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>& c) {
     const Number alpha = u.parameters[1], rho = u.parameters[2], s = u.spike_before;
     const Number b = rho * u.before[1] + (Number{1} - rho) * s;
     const Number level = u.parameters[0] + u.parameters[3] * b;
@@ -27,16 +27,16 @@ struct AlifMath {
   }
 
   template <class Number>
-  static Number membrane(const Number*, const Number* after) {
+  static EBB_DEVICE Number membrane(const Number*, const Number* after) {
     return after[0];
   }
   template <class Number>
-  static Number distance(const Number*, const Number* after, const Number* parameters) {
+  static EBB_DEVICE Number distance(const Number*, const Number* after, const Number* parameters) {
     return after[0] - (parameters[0] + parameters[3] * after[1]);
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number alpha = u.parameters[1], rho = u.parameters[2], beta = u.parameters[3];
     const Number membrane = u.after[0], b = u.after[1], s = u.spike_before;
     const Number level = u.parameters[0] + beta * b;

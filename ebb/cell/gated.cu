@@ -43,7 +43,17 @@ bool driver_is_too_old() {
   return driver / 1000 < CUDART_VERSION / 1000;
 }
 
-Gpu current_gpu() {
+template <class F>
+auto with_number(GatedNumber number, const F& f) {
+  if (number == GatedNumber::bf16) return f.template operator()<__nv_bfloat16>();
+  if (number == GatedNumber::f16) return f.template operator()<__half>();
+  if (number == GatedNumber::f32) return f.template operator()<gated::Exact>();
+  return f.template operator()<float>();
+}
+
+}  // namespace
+
+Gpu gated::current_gpu() {
   int device = 0;
   Gpu gpu;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
@@ -58,13 +68,35 @@ Gpu current_gpu() {
   return gpu;
 }
 
-template <class F>
-auto with_number(GatedNumber number, const F& f) {
-  if (number == GatedNumber::bf16) return f.template operator()<__nv_bfloat16>();
-  if (number == GatedNumber::f16) return f.template operator()<__half>();
-  if (number == GatedNumber::f32) return f.template operator()<gated::Exact>();
-  return f.template operator()<float>();
+std::string gated::gpu_unfit() {
+  if (driver_is_too_old()) {
+    return "the kernels need a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
+           " or later";
+  }
+  const std::string missing = cuda_missing();
+  if (!missing.empty()) return missing;
+  gave_up();  // taken before a call that may be captured, in which it could not be
+  if (current_gpu().generation < kOldest)
+    return "the GPU is older than compute capability " + std::to_string(kOldest) + ".0";
+  return {};
 }
+
+void gated::check_earlier() {
+  if (std::atomic_ref(*gave_up()).exchange(0) == 0) return;
+  fail(ErrorCode::device,
+       "blocks of an earlier segment waited in vain for each other, so that its results are wrong; "
+       "does another program hold a part of the GPU?");
+}
+
+Host gated::host_of(void* stream) {
+  return {patience, gave_up(), static_cast<cudaStream_t>(stream)};
+}
+
+namespace {
+
+using gated::check_earlier;
+using gated::current_gpu;
+using gated::host_of;
 
 Spread spread_of(const GatedShape& shape) {
   const std::int64_t each = 64 / bytes_of(shape.number);
@@ -79,18 +111,11 @@ Spread spread_of(const GatedShape& shape) {
 }
 
 Spread checked_spread(const GatedShape& shape) {
-  if (std::atomic_ref(*gave_up()).exchange(0) != 0) {
-    fail(ErrorCode::device,
-         "gated cells: blocks of an earlier segment waited in vain for each other, so that its "
-         "results are wrong; does another program hold "
-         "a part of the GPU?");
-  }
+  check_earlier();
   const Spread found = spread_of(shape);
   if (found.units == 0) fail(ErrorCode::invalid_argument, "gated cells: ", gated_unfit(shape));
   return found;
 }
-
-Host host_of(void* stream) { return {patience, gave_up(), static_cast<cudaStream_t>(stream)}; }
 
 }  // namespace
 
@@ -101,19 +126,12 @@ std::vector<int> gated_architectures() {
 }
 
 std::string gated_unfit(const GatedShape& shape) {
-  if (driver_is_too_old()) {
-    return "the kernels need a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
-           " or later";
-  }
-  const std::string missing = cuda_missing();
+  const std::string missing = gated::gpu_unfit();
   if (!missing.empty()) return missing;
-  gave_up();  // taken before a call that may be captured, in which it could not be
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";
   const std::int64_t each = 64 / bytes_of(shape.number);
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
-  if (current_gpu().generation < kOldest)
-    return "the GPU is older than compute capability " + std::to_string(kOldest) + ".0";
   if (spread_of(shape).units == 0)
     return "the recurrent weights do not fit into the shared memory of the GPU";
   return {};

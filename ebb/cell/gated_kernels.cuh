@@ -106,17 +106,7 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   const Thread me(here.thread);
   Weights<T, kRows, kept> weights;
   std::uint8_t* const shared = shared_memory();
-  take_weights(weights, shared, hidden, me, [&](int first, int count, std::uint8_t* to) {
-    constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-    const int vectors = hidden / kVector, stride = row_bytes(hidden, sizeof(T));
-    for (int i = here.thread; i < count * vectors; i += here.threads) {
-      const int row = first + i / vectors, k = i % vectors;
-      const T* const from =
-          io.weights + (static_cast<size_t>(row / units) * hidden + u0 + row % units) * hidden;
-      *reinterpret_cast<uint4*>(to + i / vectors * stride + k * 16) =
-          Multiplied<T>::rounded(reinterpret_cast<const uint4*>(from)[k]);
-    }
-  });
+  take_weights(weights, shared, hidden, me, RowsOfUnits<T, units>{io.weights, hidden, u0, here});
   sync_block();
   std::uint8_t* const rest = shared + rows_shared(kRows, kept) * weights.stride;
   float* const parts = reinterpret_cast<float*>(rest) + me.team * kWarps * part_size(kRows);
@@ -242,28 +232,8 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   const Thread me(here.thread);
   Weights<T, units, kept> weights;
   std::uint8_t* const shared = shared_memory();
-  take_weights(weights, shared, width, me, [&](int from, int count, std::uint8_t* to) {
-    constexpr int kUnits = units < 16 ? units : 16,
-                  kVectors = kUnits * static_cast<int>(sizeof(T)) / 16;
-    const int stride = row_bytes(width, sizeof(T));
-    for (int unit = 0; unit < count; unit += kUnits) {
-      for (int i = here.thread; i < width; i += here.threads) {
-        union {
-          uint4 vectors[kVectors];
-          T numbers[kUnits];
-        } found;
-        const T* const row = io.weights + static_cast<size_t>(i) * hidden + u0 + from + unit;
-#pragma unroll
-        for (int k = 0; k < kVectors; ++k)
-          found.vectors[k] = reinterpret_cast<const uint4*>(row)[k];
-#pragma unroll
-        for (int k = 0; k < kUnits; ++k) {
-          *reinterpret_cast<T*>(to + (unit + k) * stride + i * sizeof(T)) =
-              Multiplied<T>::rounded(found.numbers[k]);
-        }
-      }
-    }
-  });
+  take_weights(weights, shared, width, me,
+               ColumnsOfUnits<T, units>{io.weights, hidden, width, u0, here});
   sync_block();
   std::uint8_t* const rest = shared + rows_shared(units, kept) * weights.stride;
   float* const parts = reinterpret_cast<float*>(rest) + me.team * 2 * kWarps * part_size(units);

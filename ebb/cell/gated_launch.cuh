@@ -75,9 +75,10 @@ inline Segment segment_of(const GatedShape& shape) {
   return segment;
 }
 
-template <class Cell, class T, class Io, class Kernel>
-void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io, Kernel kernel,
-            const Host& host) {
+// The kernel is given the segment and then what is given here.
+template <class Kernel, class... Given>
+void launch(const GatedShape& shape, const Spread& how, int shared, Kernel kernel, const Host& host,
+            Given... given) {
   Segment segment = segment_of(shape);
   segment.teams = how.teams;
   segment.patience = host.patience;
@@ -85,8 +86,7 @@ void launch(const GatedShape& shape, const Spread& how, int shared, const Io& io
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
              "cudaFuncSetAttribute");
   const int each = how.teams * how.slices * kSlice;
-  Io own = io;
-  std::array<void*, 2> arguments = {&segment, &own};
+  std::array<void*, 1 + sizeof...(given)> arguments = {&segment, &given...};
   for (; segment.first < segment.batch; segment.first = segment.end) {
     segment.end = std::min(segment.batch, segment.first + how.batch);
     const dim3 grid((segment.hidden + how.units - 1) / how.units,
@@ -138,9 +138,9 @@ void run_forward(const GatedShape& shape, const Spread& how, const GatedForward&
       forward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept);
   with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
     if (record) {
-      launch<Cell, T>(shape, how, shared, io, forward<Cell, T, units, slices, kept, true>, host);
+      launch(shape, how, shared, forward<Cell, T, units, slices, kept, true>, host, io);
     } else {
-      launch<Cell, T>(shape, how, shared, io, forward<Cell, T, units, slices, kept, false>, host);
+      launch(shape, how, shared, forward<Cell, T, units, slices, kept, false>, host, io);
     }
   });
 }
@@ -169,8 +169,7 @@ void run_backward(const GatedShape& shape, const Spread& how, const GatedBackwar
   const int shared =
       backward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, how.kept);
   with_constants<Cell, T>(how, [&]<int units, int slices, int kept>() {
-    launch<Cell, T>(shape, how, shared, io, backward<Cell, T, units, slices, kept * Cell::kGates>,
-                    host);
+    launch(shape, how, shared, backward<Cell, T, units, slices, kept * Cell::kGates>, host, io);
   });
 }
 

@@ -154,6 +154,57 @@ __device__ __forceinline__ void take_weights(Weights<T, rows, kept>& weights, st
   if (kHeld * 16 < rows) put(kHeld * 16, rows - kHeld * 16, shared);
 }
 
+// Rows of the weights [G*H,H] that belong to the units of a block from u0 on, gate by gate; for take_weights.
+template <class T, int units>
+struct RowsOfUnits {
+  const T* weights;
+  int hidden, u0;
+  Place here;
+
+  __device__ __forceinline__ void operator()(int first, int count, std::uint8_t* to) const {
+    constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+    const int vectors = hidden / kVector, stride = row_bytes(hidden, sizeof(T));
+    for (int i = here.thread; i < count * vectors; i += here.threads) {
+      const int row = first + i / vectors, k = i % vectors;
+      const T* const from =
+          weights + (static_cast<size_t>(row / units) * hidden + u0 + row % units) * hidden;
+      *reinterpret_cast<uint4*>(to + i / vectors * stride + k * 16) =
+          Multiplied<T>::rounded(reinterpret_cast<const uint4*>(from)[k]);
+    }
+  }
+};
+
+// Their columns, as rows: `width` numbers each, one for every row of the weights.
+template <class T, int units>
+struct ColumnsOfUnits {
+  const T* weights;
+  int hidden, width, u0;
+  Place here;
+
+  __device__ __forceinline__ void operator()(int from, int count, std::uint8_t* to) const {
+    constexpr int kUnits = units < 16 ? units : 16,
+                  kVectors = kUnits * static_cast<int>(sizeof(T)) / 16;
+    const int stride = row_bytes(width, sizeof(T));
+    for (int unit = 0; unit < count; unit += kUnits) {
+      for (int i = here.thread; i < width; i += here.threads) {
+        union {
+          uint4 vectors[kVectors];
+          T numbers[kUnits];
+        } found;
+        const T* const row = weights + static_cast<size_t>(i) * hidden + u0 + from + unit;
+#pragma unroll
+        for (int k = 0; k < kVectors; ++k)
+          found.vectors[k] = reinterpret_cast<const uint4*>(row)[k];
+#pragma unroll
+        for (int k = 0; k < kUnits; ++k) {
+          *reinterpret_cast<T*>(to + (unit + k) * stride + i * sizeof(T)) =
+              Multiplied<T>::rounded(found.numbers[k]);
+        }
+      }
+    }
+  }
+};
+
 // What a team multiplies its weights with: 16 samples of others.
 // clamped: there may be fewer chunks than are looked at.
 template <class T, bool clamped>

@@ -2,6 +2,8 @@
 // How a segment is spread over a GPU, and the launch of its kernels.
 #pragma once
 
+#include <string>
+
 #include <cuda_runtime_api.h>
 
 #include "ebb/cell/gated.h"
@@ -29,6 +31,14 @@ struct Host {
   int* gave_up = nullptr;
   cudaStream_t stream = nullptr;
 };
+
+// Of the GPU that is current.
+Gpu current_gpu();
+// Why it runs no kernels of this kind; empty: it does.
+std::string gpu_unfit();
+// Throws Error(device) if an earlier segment gave up.
+void check_earlier();
+Host host_of(void* stream);
 
 template <class T>
 struct OfNumber {

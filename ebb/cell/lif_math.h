@@ -15,12 +15,12 @@ struct LifMath {
   static constexpr bool kSpikes = true, kEvents = true;
 
   template <class Number>
-  static Number kappa(Number alpha, const Constants<Number>& c) {
+  static EBB_DEVICE Number kappa(Number alpha, const Constants<Number>& c) {
     return Number{1} - c.normalised * alpha;
   }
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1];
     Number current = u.sums[0];
     if constexpr (synaptic) {
@@ -35,16 +35,16 @@ struct LifMath {
   }
 
   template <class Number>
-  static Number membrane(const Number* saved, const Number*) {
+  static EBB_DEVICE Number membrane(const Number* saved, const Number*) {
     return saved[0];
   }
   template <class Number>
-  static Number distance(const Number* saved, const Number*, const Number* parameters) {
+  static EBB_DEVICE Number distance(const Number* saved, const Number*, const Number* parameters) {
     return saved[0] - parameters[0];
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1], membrane = u.saved[0];
     const Number spike = step(membrane - threshold);
     const Number passes = membrane >= c.least ? Number{1} : Number{0};

@@ -12,13 +12,13 @@ enum class Surrogate { fast_sigmoid, superspike, arctan, triangular, boxcar, mul
 
 // Whether a membrane that is `x` above its threshold fires. Backward asks again, so one function.
 template <class Number>
-Number step(Number x) {
+EBB_DEVICE Number step(Number x) {
   return x >= Number{0} ? Number{1} : Number{0};
 }
 
 // `k` is the number that the table of surrogates (cell.h) names and explains.
 template <Surrogate kind, class Number>
-Number psi(Number x, Number k) {
+EBB_DEVICE Number psi(Number x, Number k) {
   const Number away = x < Number{0} ? -x : x;
   if constexpr (kind == Surrogate::fast_sigmoid) {
     const Number base = Number{1} + k * away;

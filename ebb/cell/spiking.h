@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent spiking cells over a segment of time steps on a GPU, as gated.h has gated ones: one kernel runs all steps, blocks hand
+// spikes to each other. Nothing is recorded on the way: spikes tell what the backward pass needs, since the sums of all steps are then
+// large products that the caller makes.
+//
+// All pointers are to memory of the GPU that is current. Calls return at once; the work is on the stream.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ebb/cell/gated.h"
+#include "ebb/cell/unit.h"
+
+namespace ebb {
+
+enum class SpikingCell : std::uint8_t { lif, alif };
+
+struct SpikingShape {
+  SpikingCell cell = SpikingCell::lif;
+  GatedNumber number = GatedNumber::f32;  // of weights, spikes and sums
+  std::int64_t steps = 0, batch = 0, hidden = 0;
+  Constants<float> constants = {};
+  Surrogate surrogate = Surrogate::fast_sigmoid;
+};
+
+// F fields of H units: the membrane and, of an alif, its adaptation. P parameters of each unit, in the cell's order (lif_math.h,
+// alif_math.h). N is what is kept of a time step: 1 number of a lif, 2 of an alif. T is the number's type.
+struct SpikingForward {
+  const void* weights = nullptr;         // T [H,H]
+  const float* parameters = nullptr;     // [P,H]
+  const void* sums = nullptr;            // T [K,B,H]: of inputs and biases
+  const void* before = nullptr;          // T [B,H]: spikes
+  const float* fields_before = nullptr;  // [F,B,H]
+  void* outputs = nullptr;               // T [K,B,H]: spikes; its old content does not matter
+  float* fields_after = nullptr;         // [F,B,H]; may be fields_before
+};
+
+struct SpikingRecall {
+  const float* parameters = nullptr;
+  const void* sums = nullptr;  // T [K,B,H]: whole
+  const void* before = nullptr;
+  const void* outputs = nullptr;
+  const float* fields_before = nullptr;
+  float* kept = nullptr;  // [N,K,B,H]
+};
+
+struct SpikingBackward {
+  const void* weights = nullptr;
+  const float* parameters = nullptr;
+  const float* kept = nullptr;
+  const void* outputs = nullptr;
+  const void* before = nullptr;
+  const float* fields_before = nullptr;
+  const void* outputs_gradient = nullptr;   // T [K,B,H]; may be null
+  const float* after_gradient = nullptr;    // [B,H]: of the spikes after the segment, as states
+  const float* fields_gradient = nullptr;   // [F,B,H]
+  void* sums_gradient = nullptr;            // T [K,B,H]; its old content does not matter
+  float* before_gradient = nullptr;         // [B,H]; may be after_gradient
+  float* fields_before_gradient = nullptr;  // [F,B,H]; may be fields_gradient
+  float* parameters_gradient = nullptr;     // [P,B,H]: of each sample; null: nobody wants it
+};
+
+// Why such a segment cannot run on the GPU that is current; empty: it can.
+std::string spiking_unfit(const SpikingShape& shape);
+
+// As those of gated.h.
+void spiking_forward(const SpikingShape& shape, const SpikingForward& given, void* stream);
+void spiking_recall(const SpikingShape& shape, const SpikingRecall& given, void* stream);
+void spiking_backward(const SpikingShape& shape, const SpikingBackward& given, void* stream);
+
+}  // namespace ebb

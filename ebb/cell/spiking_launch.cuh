@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What spiking_spread.cuh declares, for one type of numbers.
+#pragma once
+
+#include "ebb/cell/gated_launch.cuh"
+#include "ebb/cell/spiking_kernels.cuh"
+#include "ebb/cell/spiking_spread.cuh"
+
+namespace ebb::gated {
+
+inline GatedShape sizes_of(const SpikingShape& shape) {
+  GatedShape sizes;
+  sizes.number = shape.number;
+  sizes.steps = shape.steps;
+  sizes.batch = shape.batch;
+  sizes.hidden = shape.hidden;
+  return sizes;
+}
+
+inline Neurons neurons_of(const SpikingShape& shape) { return {shape.constants, shape.surrogate}; }
+
+template <class F>
+auto with_neuron(SpikingCell cell, const F& f) {
+  return cell == SpikingCell::lif ? f.template operator()<LifMath<false>>()
+                                  : f.template operator()<AlifMath>();
+}
+
+// What blocks hand to each other announces itself.
+template <class T>
+void make_absent(void* numbers, const SpikingShape& shape, const Host& host) {
+  const auto bytes = static_cast<std::size_t>(shape.steps * shape.batch * shape.hidden) * sizeof(T);
+  check_cuda(cudaMemsetAsync(numbers, 0xFF, bytes, host.stream), "cudaMemsetAsync");
+}
+
+template <class T>
+Spread OfSpikes<T>::spread(const SpikingShape& shape, const Gpu& gpu) {
+  return with_neuron(shape.cell,
+                     [&]<class Cell>() { return gated::spread<Cell, T>(sizes_of(shape), gpu); });
+}
+
+template <class T>
+void OfSpikes<T>::forward(const SpikingShape& shape, const Spread& how, const SpikingForward& g,
+                          const Host& host) {
+  const NeuronForward<T> io{static_cast<const T*>(g.weights),
+                            g.parameters,
+                            static_cast<const T*>(g.sums),
+                            static_cast<const T*>(g.before),
+                            g.fields_before,
+                            static_cast<T*>(g.outputs),
+                            g.fields_after};
+  make_absent<T>(g.outputs, shape, host);
+  with_neuron(shape.cell, [&]<class Cell>() {
+    const int shared =
+        forward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, 0);
+    with_constants<Cell, T>(how, [&]<int units, int slices, int>() {
+      launch(sizes_of(shape), how, shared, neurons_forward<Cell, T, units, slices>, host,
+             neurons_of(shape), io);
+    });
+  });
+}
+
+template <class T>
+void OfSpikes<T>::recall(const SpikingShape& shape, const SpikingRecall& g, const Host& host) {
+  const NeuronRecall<T> io{g.parameters,
+                           static_cast<const T*>(g.sums),
+                           static_cast<const T*>(g.before),
+                           static_cast<const T*>(g.outputs),
+                           g.fields_before,
+                           g.kept};
+  const std::int64_t threads = shape.batch * shape.hidden;
+  const auto blocks = static_cast<unsigned>((threads + kRecallThreads - 1) / kRecallThreads);
+  with_neuron(shape.cell, [&]<class Cell>() {
+    neurons_recall<Cell, T><<<blocks, kRecallThreads, 0, host.stream>>>(segment_of(sizes_of(shape)),
+                                                                        neurons_of(shape), io);
+    check_cuda(cudaGetLastError(), "neurons_recall");
+  });
+}
+
+template <class T>
+void OfSpikes<T>::backward(const SpikingShape& shape, const Spread& how, const SpikingBackward& g,
+                           const Host& host) {
+  const NeuronBackward<T> io{static_cast<const T*>(g.weights),
+                             g.parameters,
+                             g.kept,
+                             static_cast<const T*>(g.outputs),
+                             static_cast<const T*>(g.before),
+                             g.fields_before,
+                             static_cast<const T*>(g.outputs_gradient),
+                             g.after_gradient,
+                             g.fields_gradient,
+                             static_cast<T*>(g.sums_gradient),
+                             g.before_gradient,
+                             g.fields_before_gradient,
+                             g.parameters_gradient};
+  make_absent<T>(g.sums_gradient, shape, host);
+  with_neuron(shape.cell, [&]<class Cell>() {
+    const int shared =
+        backward_shared<Cell, T>(how.units, static_cast<int>(shape.hidden), how.teams, 0);
+    with_constants<Cell, T>(how, [&]<int units, int slices, int>() {
+      launch(sizes_of(shape), how, shared, neurons_backward<Cell, T, units, slices>, host,
+             neurons_of(shape), io);
+    });
+  });
+}
+
+}  // namespace ebb::gated
