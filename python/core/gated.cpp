@@ -7,6 +7,7 @@
 
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_products.h"
+#include "python/core/gpu_addresses.h"
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -14,13 +15,6 @@ using namespace nb::literals;
 
 namespace ebb::python {
 namespace {
-
-using Address = std::uintptr_t;
-
-template <class Number = void>
-Number* on_gpu(Address address) {
-  return reinterpret_cast<Number*>(address);  // NOLINT(performance-no-int-to-ptr)
-}
 
 GatedCell cell_of(const std::string& name) {
   if (name == "LSTM") return GatedCell::lstm;
@@ -31,18 +25,9 @@ GatedCell cell_of(const std::string& name) {
        "'; it must be LSTM, GRU, RNN_TANH or RNN_RELU");
 }
 
-GatedNumber number_of(const std::string& name) {
-  if (name == "bfloat16") return GatedNumber::bf16;
-  if (name == "float16") return GatedNumber::f16;
-  if (name == "tf32") return GatedNumber::tf32;
-  if (name == "float32") return GatedNumber::f32;
-  fail(ErrorCode::invalid_argument, "dtype is '", name,
-       "'; it must be bfloat16, float16, tf32 or float32");
-}
-
 GatedShape shape_of(const std::string& cell, const std::string& dtype, std::int64_t steps,
                     std::int64_t batch, std::int64_t hidden, bool backwards) {
-  return {cell_of(cell), number_of(dtype), steps, batch, hidden, backwards};
+  return {cell_of(cell), gated_number_of(dtype), steps, batch, hidden, backwards};
 }
 
 }  // namespace

@@ -19,4 +19,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_compress(module);
   ebb::python::bind_codecs(module);
   ebb::python::bind_gated(module);
+  ebb::python::bind_spiking(module);
 }

@@ -192,7 +192,7 @@ def use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: HANDLE)
     monkeypatch.setattr(_products, "_CUBLAS", CUBLAS)
     monkeypatch.setattr(_gated, "_stream", lambda x: 0)
-    monkeypatch.setattr(_gated, "_units", lambda hidden, dtype: hidden)
+    monkeypatch.setattr(_gated, "units_of", lambda hidden, dtype: hidden)
     monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)
     monkeypatch.setattr(torch.cuda, "device", anywhere)
     monkeypatch.setattr(_native, "why_not", lambda *tensors: "they are on a GPU")

@@ -16,13 +16,13 @@ from ebb._tensor.memory import LiveBytes  # noqa: E402
 from ebb.nn import _gated  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-UNITS = _gated._units
+UNITS = _gated.units_of
 HOW = [{}, {"num_layers": 3}, {"bidirectional": True}, {"bias": False}, {"num_layers": 2, "dropout": 0.0}]
 
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(on_a_gpu, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(_gated, "_units", UNITS)
+    monkeypatch.setattr(_gated, "units_of", UNITS)
 
 
 def test_as_many_as_kernels_take():

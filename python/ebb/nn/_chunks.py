@@ -148,7 +148,7 @@ def run(call: Any) -> Any:
                 own = kernel.start(own)
                 try:
                     handed_out = directions == 1 and group == groups - 1
-                    final, y, report = _one(
+                    final, y, report = in_chunks(
                         layer, kernel, given, sizes, own, allowed.part(share), direction == 1, handed_out
                     )
                 except Error as error:
@@ -177,7 +177,7 @@ def run(call: Any) -> Any:
     return call.results(output, [torch.cat(column) for column in zip(*finals)] if apart else finals[0])
 
 
-def _one(
+def in_chunks(
     layer: Any,
     kernel: Kernel,
     x: Tensor,

@@ -38,7 +38,7 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor], sizes: Tensor | None) -
         return reason
     batch = x.shape[1] if sizes is None else int(sizes[0])
     with torch.cuda.device(x.device):
-        shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, _units(layer.hidden_size, dtype), False)
+        shape = _core.GatedShape(layer.mode, _number(dtype), 1, batch, units_of(layer.hidden_size, dtype), False)
         return _core.gated_unfit(shape) or None
 
 
@@ -63,7 +63,7 @@ def _number(dtype: torch.dtype) -> str:
     return "tf32" if dtype == torch.float32 and _tf32() else str(dtype).removeprefix("torch.")
 
 
-def _units(hidden: int, dtype: torch.dtype) -> int:
+def units_of(hidden: int, dtype: torch.dtype) -> int:
     """As many as kernels take: those beyond the layer's have no weights, so that they stay 0 and add nothing to anything, as long as
     states are finite."""
     each = 16 if dtype == torch.float32 else 32
@@ -72,7 +72,7 @@ def _units(hidden: int, dtype: torch.dtype) -> int:
 
 def widened(hidden: int, weights: list[Tensor]) -> list[Tensor]:
     """The weights of a stack of layers for as many units as kernels take. Gradients find their way back."""
-    beyond = _units(hidden, weights[0].dtype) - hidden
+    beyond = units_of(hidden, weights[0].dtype) - hidden
     if beyond == 0:
         return weights
     found = []
@@ -95,9 +95,14 @@ class GatedKernel:
         self._mode, self.hidden = layer.mode, layer.hidden_size
         self._each = len(weights) // layers
         self.weights, self.layers, self._backwards = weights, layers, backwards
-        number = _number(weights[0].dtype)
-        self.stack = [GatedLayer(layer.mode, number, own, self.hidden, backwards) for own in self._of_layers(weights)]
+        self.stack = self._layers(layer)
         self.stream = 0
+
+    def _layers(self, layer: Any) -> list[GatedLayer]:
+        number = _number(self.weights[0].dtype)
+        return [
+            GatedLayer(self._mode, number, own, self.hidden, self._backwards) for own in self._of_layers(self.weights)
+        ]
 
     @property
     def own(self) -> list[Tensor]:
@@ -343,12 +348,12 @@ class GatedBlocks(Segments):
         self._ones = self._x.new_ones(1, self._layouts.rows_at_most) if self._sums_biases() else None
 
     def adjoint(self, gradients: list[Tensor | None]) -> Leaves:
-        shape = self._layouts.batch, self.params[1].shape[1]
+        layer, width = self._gated.stack[0], len(gradients) // self._gated.layers
         return [
-            self._x.new_zeros(shape, dtype=torch.float32)
+            self._x.new_zeros(layer.shape_of_leaf(k % width, self._layouts.batch), dtype=torch.float32)
             if gradient is None
             else gradient.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-            for gradient in gradients
+            for k, gradient in enumerate(gradients)
         ]
 
     def of_carry(self, gradients: Leaves) -> Leaves:

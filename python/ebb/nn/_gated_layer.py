@@ -132,16 +132,16 @@ class GatedLayer:
             found.view(x.shape[0], -1, self.hidden)[..., self._real :] = 0
         return found
 
-    def recall(self, x: Tensor, layout: Layout, field: Tensor | None, hs: list[Tensor], stream: int) -> Gates:
+    def recall(self, x: Tensor, layout: Layout, field: Tensor | None, steps: Steps, stream: int) -> Gates:
         """What `record` would have kept, to within rounding, by the h before each row. Nothing runs step by step."""
         if self.mode.startswith("RNN"):
             return Gates(None, None)  # outputs are all that its derivative needs
         gates = Gates(self.sums(x), field, *self._empty(x, x.shape[0]))
         assert gates.gates is not None
         first = 0
-        for h in hs:
+        for h in steps.hs:
             sums, products = gates.gates, gates.products
-            if len(hs) > 1:
+            if len(steps.hs) > 1:
                 sums = sums.narrow(0, first, h.shape[0])
                 products = None if products is None else products.narrow(0, first, h.shape[0])
             self._add_recurrent(sums, products, h)
@@ -307,6 +307,10 @@ class GatedLayer:
         sums = rows * self._w_hh.shape[0] * self._size
         beside = {"LSTM": 4, "GRU": self._size}.get(self.mode, 0)
         return sums + rows * self.hidden * (self._size + beside), sums
+
+    def shape_of_leaf(self, leaf: int, batch: int) -> tuple[int, ...]:
+        """Of the carry."""
+        return batch, self.hidden
 
     def field_of(self, carry: Leaves) -> Tensor | None:
         """What is float32 of it."""

@@ -15,7 +15,7 @@ from ebb.nn._layout import Layout
 
 
 class RecalledBlocks(GatedBlocks):
-    """One layer, forwards in time. A tape is what outputs do not tell: the c before the chunk, of an LSTM. All else is made when the
+    """One layer, forwards in time. A tape is what outputs do not tell: the c before the chunk, of an LSTM, or membranes. All else is made when the
     chunk is reversed. Of the carry only the last one has its h, which is a row of the outputs elsewhere."""
 
     recalls = True
@@ -31,7 +31,7 @@ class RecalledBlocks(GatedBlocks):
     ):
         super().__init__(name, kernel, x, batch_sizes, chunk, False)
         (self._layer,) = kernel.stack
-        self._lstm = self._layer.mode == "LSTM"
+        self._has_field = self._layer.mode in ("LSTM", "LIF", "ALIF")
         self._start = self._layer.aligned(states[0].detach())
         self._before: Sequence[Tensor] = []  # the outputs in chunks that begin and end a time step earlier
         if not addresses([self._start]) & addresses(states):
@@ -53,10 +53,10 @@ class RecalledBlocks(GatedBlocks):
         self._before = []
 
     def kept(self, carry: Leaves) -> Leaves:
-        return [None, carry[1]] if self._lstm else [None]
+        return [None, carry[1]] if self._has_field else [None]
 
     def advance(self, block: int, carry: Leaves, first: bool) -> Leaves:
-        if not (first or self._lstm):
+        if not (first or self._has_field):
             return [None]
         layer, x, layout = self._layer, self._inputs[block], self._layouts.layout(block)
         widens, (before, outputs) = self._gated.widens, self._addresses(block)
@@ -80,7 +80,7 @@ class RecalledBlocks(GatedBlocks):
         return [h] if field is None else [h, field]
 
     def record(self, block: int, carry: Leaves, first: bool) -> tuple[Leaves, Any]:
-        return self.advance(block, carry, first), carry[1] if self._lstm else None
+        return self.advance(block, carry, first), carry[1] if self._has_field else None
 
     def held(self, tape: Any) -> list[Tensor]:
         return [] if tape is None else [tape]
@@ -94,7 +94,7 @@ class RecalledBlocks(GatedBlocks):
             at_before, at_outputs = self._addresses(block)
             steps = Steps(at_outputs, at_before, self._hs(block))
         of_outputs, address = self._of_outputs(block)
-        gates = layer.recall(x, layout, tape, steps.hs, stream)
+        gates = layer.recall(x, layout, tape, steps, stream)
         totals, beside = self._totals[0], self._beside(block)
         layer.pull_back(x, layout, gates, steps, address, gradients, totals, *beside, stream)
         return gradients

@@ -15,7 +15,7 @@ from ebb._loop.arguments import checked_graph
 from ebb._loop.last_report import last_report, reported, set_report
 from ebb._loop.scan import scan
 from ebb._tensor.eager import eager
-from ebb.nn import _native
+from ebb.nn import _native, _neurons
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
 from ebb.tiers import Tier, listed
@@ -90,6 +90,17 @@ class _Spiking(torch.nn.Module):
         """Parameters in the order of the native layout."""
         weights = ["weight_ih", *(["weight_hh"] if self.recurrent else []), *(["bias_ih"] if self.bias else [])]
         return [self._own(name) for name in (*weights, *self._units)]
+
+    @property
+    def mode(self) -> str:
+        """What kernels call it."""
+        return self._kind.upper()
+
+    def for_kernels(self) -> list[torch.Tensor]:
+        """Weights and bias, and the numbers of units in float32, [P,H], with decays for time constants."""
+        weights = self._in_order()[: -len(self._units)]
+        numbers = [(name, self._own(name).float()) for name in self._units]
+        return [*weights, torch.stack([_decay(own) if name.startswith("tau") else own for name, own in numbers])]
 
     def reset_parameters(self) -> None:
         """Weights of mean 0 and variance 1 / inputs, biases 0; thresholds and time constants stay as they are."""
@@ -209,6 +220,10 @@ class _Layer(_Spiking):
             spikes = x.new_zeros(x.size(0), x.size(1), self.hidden_size)
         else:
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
+            if reason is not None and _neurons.why_not(self, x, [*self._in_order(), *state]) is None:
+                spikes, state, report = _neurons.run(self, x, state)
+                set_report(report)
+                return spikes.transpose(0, 1) if self.batch_first else spikes, state
             if reason is not None and self.budget is not None:
                 state, spikes = scan(
                     self.step,

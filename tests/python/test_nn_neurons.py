@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spiking layers that the library's own GPU kernels run: with a stand-in for the kernels on the CPU, beside a loop of plain torch in
+float64 that fires where the layer does."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import neurons_stand_in  # noqa: E402
+from gated_cases import same  # noqa: E402
+from spiking_reference import SURROGATES  # noqa: E402
+
+import ebb  # noqa: E402
+import ebb.nn  # noqa: E402
+from ebb.nn import _gated  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+KINDS = ["LIF", "ALIF"]
+UNITS = _gated.units_of
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(monkeypatch):
+    neurons_stand_in.use(monkeypatch)
+
+
+class Case:
+    def __init__(self, kind, steps=60, batch=3, inputs=5, hidden=16, budget="60%", chunk=7, dtype=torch.float32, **how):
+        torch.manual_seed(0)
+        units = {"threshold": 0.4, "tau_mem": 6.0} | ({"tau_adp": 12.0, "beta": 0.6} if kind == "ALIF" else {})
+        learns = {"train_tau": True, "train_threshold": True}
+        how = {**units, **learns, "surrogate": "fast_sigmoid", "sharpness": 5.0, **how}
+        self.net = getattr(ebb.nn, kind)(inputs, hidden, budget=budget, chunk=chunk, dtype=dtype, **how)
+        self.cell = getattr(ebb.nn, kind + "Cell")(inputs, hidden, dtype=torch.float64, **how)
+        with torch.no_grad():
+            for name, parameter in self.net.named_parameters():
+                if name.startswith("weight"):
+                    parameter.mul_(3)
+                else:
+                    parameter.mul_(0.5 + torch.rand_like(parameter))
+        own = {name.removesuffix("_l0"): tensor for name, tensor in self.net.state_dict().items()}
+        self.cell.load_state_dict(own)
+        self.x = torch.randn(steps, batch, inputs).to(dtype)
+        fields = [0.3 * torch.randn(batch, hidden).to(dtype) for _ in range(neurons_stand_in.FIELDS[kind])]
+        self.states = [*fields, (torch.rand(batch, hidden) < 0.3).to(dtype)]
+
+    def results(self, net=None, of_x=True):
+        net = net or self.net
+        dtype = next(net.parameters()).dtype
+        x = self.x.to(dtype, copy=True).requires_grad_(of_x)
+        states = [state.to(dtype, copy=True).requires_grad_() for state in self.states]
+        if net is self.cell:
+            last, ys = tuple(states), []
+            for one in x:
+                last, spikes = net(last, one)
+                ys.append(spikes)
+            y = torch.stack(ys)
+        else:
+            y, last = net(x, tuple(states))
+        weights = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).view(y.shape)
+        loss = (y.double() * weights).mean() + sum((k + 1) * s.double().sin().mean() for k, s in enumerate(last))
+        loss.backward()
+        found = [y, *last, x.grad, *[state.grad for state in states], *[p.grad for p in net.parameters()]]
+        net.zero_grad()
+        return [None if tensor is None else tensor.detach() for tensor in found]
+
+    def check(self, tolerance=1e-4, **how):
+        right, found = self.results(self.cell, **how), self.results(**how)
+        assert torch.equal(right[0], found[0].double()), "other spikes"
+        assert 0.02 < float(right[0].mean()) < 0.9
+        for k, (a, b) in enumerate(zip(right, found, strict=True)):
+            assert (a is None) == (b is None)
+            if a is not None:
+                assert float((a - b.double()).abs().max()) <= tolerance * max(1e-4, float(a.abs().max())), k
+
+
+@pytest.mark.parametrize("reset", ["soft", "hard"])
+@pytest.mark.parametrize("attached_reset", [False, True])
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(8)
+def test_gradients_are_those_of_plain_torch(kind, reset, attached_reset, normalised):
+    Case(kind, reset=reset, attached_reset=attached_reset, normalised=normalised).check()
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(4)
+def test_surrogates(kind, surrogate):
+    Case(kind, surrogate=surrogate, sharpness=None).check()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_sizes(kind, bias, monkeypatch):
+    monkeypatch.setattr(_gated, "units_of", UNITS)
+    for hidden in (13, 16, 20):
+        Case(kind, hidden=hidden, bias=bias).check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_learn(kind):
+    case = Case(kind, train_tau=False, train_threshold=False)
+    case.check(of_x=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_budget_has_the_same_bits(kind):
+    with pytest.raises(ebb.Error) as refused:
+        Case(kind, budget=1).results()
+    budgets = [refused.value.least_budget, "50%", None]
+    found = [Case(kind, budget=budget).results() for budget in budgets]
+    assert all(same(found[0], other) for other in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_gradients(kind):
+    case = Case(kind)
+    wanted = case.results()
+    with torch.no_grad():
+        y, last = case.net(case.x, tuple(case.states))
+    assert same(wanted[: 1 + len(last)], [y, *last])
+    assert y.is_contiguous() and all(state.is_contiguous() for state in last)
+
+
+def test_batch_first_and_states_left_out():
+    case = Case("LIF")
+    y, _ = case.net(case.x)
+    case.net.batch_first = True
+    other, _ = case.net(case.x.transpose(0, 1))
+    assert torch.equal(y, other.transpose(0, 1))
+    assert ebb.last_report().budget > 0
