@@ -17,7 +17,7 @@ using namespace nb::literals;
 namespace ebb::python {
 namespace {
 
-SpikingCell cell_of(const std::string& name) {
+SpikingCell neuron_of(const std::string& name) {
   if (name == "LIF") return SpikingCell::lif;
   if (name == "ALIF") return SpikingCell::alif;
   fail(ErrorCode::invalid_argument, "cell is '", name, "'; it must be LIF or ALIF");
@@ -44,8 +44,8 @@ void bind_spiking(nb::module_& module) {
             constants.attached = attached ? 1 : 0;
             constants.normalised = normalised ? 1 : 0;
             constants.sharpness = sharpness;
-            new (self) SpikingShape{cell_of(cell), gated_number_of(dtype), steps, batch, hidden,
-                                    constants,     surrogate_of(surrogate)};
+            new (self) SpikingShape{neuron_of(cell), gated_number_of(dtype), steps, batch, hidden,
+                                    constants,       surrogate_of(surrogate)};
           },
           "cell"_a, "dtype"_a, "steps"_a, "batch"_a, "hidden"_a, "hard"_a, "attached"_a,
           "normalised"_a, "surrogate"_a, "sharpness"_a);
