@@ -208,7 +208,8 @@ class SpikingLayer(GatedLayer):
 
     def totals(self, wanted: list[bool]) -> Totals:
         """Of w_ih, w_hh, the bias and the numbers of units."""
-        weights = [self._w_ih, self._w_hh, *(self._biases or [None]), self._numbers]
+        bias = self._biases[0] if self._biases else None
+        weights = [self._w_ih, self._w_hh, bias, self._numbers]
         flags = wanted if self._biases else [*wanted[:2], False, wanted[2]]
         return [
             None
