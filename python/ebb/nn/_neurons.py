@@ -80,7 +80,7 @@ class SpikingKernel(GatedKernel):
     spikes, and all else of a state as one tensor in float32, [F,B,H]."""
 
     def __init__(self, layer: Any, weights: list[Tensor], numbers: Tensor):
-        found = widened(layer.hidden_size, weights, 1)
+        found = widened(layer.hidden_size, weights)
         beyond = found[1].shape[1] - layer.hidden_size
         # A unit without weights stays at 0, below any threshold above it.
         found.append(torch.nn.functional.pad(numbers, (0, beyond), value=1.0) if beyond > 0 else numbers)
