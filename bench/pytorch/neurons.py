@@ -21,7 +21,7 @@ from torch import Tensor
 import ebb.nn
 
 FIRING = 0.02  # of the inputs
-UNITS = {"LIF": {"threshold": 0.25, "tau_mem": 20.0}, "ALIF": {"threshold": 0.2, "tau_mem": 20.0, "tau_adp": 100.0}}
+UNITS = {"LIF": {"threshold": 0.037, "tau_mem": 20.0}, "ALIF": {"threshold": 0.018, "tau_mem": 20.0, "tau_adp": 100.0}}
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Row:
 
 
 ROWS = [
-    *(Row(cell, 1000, 64, 700, 1024, "bf16", "10MiB") for cell in UNITS),
-    *(Row("LIF", 1000, 64, 700, 1024, numbers, "16MiB") for numbers in ("tf32", "fp32")),
+    *(Row(cell, 1000, 64, 700, 1024, "bf16", "24MiB") for cell in UNITS),
+    *(Row("LIF", 1000, 64, 700, 1024, numbers, "24MiB") for numbers in ("tf32", "fp32")),
     Row("LIF", 1000, 64, 700, 1024, "bf16", None),
     Row("LIF", 1000, 64, 700, 256, "bf16", "10MiB"),
     Row("LIF", 8000, 64, 700, 1024, "bf16", "32MiB"),

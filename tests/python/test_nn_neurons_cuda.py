@@ -118,7 +118,8 @@ def test_random_shapes(seed):
     torch.manual_seed(seed)
     batch = rng.choice([1, 2, 16, 33, 64, rng.randint(1, 150)])
     hidden = rng.choice([16, 50, 100, 128, 256, 512, 1024, rng.randint(1, 700)])
-    compare(rng.choice(KINDS), rng.randint(1, 40), batch, rng.randint(1, 90), hidden, chunk=rng.choice([None, 7]))
+    kind, steps, inputs = rng.choice(KINDS), rng.randint(1, 40), rng.randint(1, 90)
+    compare(kind, steps, batch, inputs, hidden, chunk=rng.choice([None, 7]), budget=rng.choice([None, "memory"]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
