@@ -62,14 +62,18 @@ ROWS = [
 class Found:
     """One way: its time and memory, or why it does not run."""
 
-    def __init__(self, net: torch.nn.Module, step: Callable[[], None], given: Tensor, rounds: int):
+    def __init__(self, net: torch.nn.Module, step: Callable[[], None], given: Tensor, rounds: int, x: Any = None):
+        """`x`: the inputs, where they get a gradient."""
         self.peak = 0
         try:
             for _ in range(4):  # measures, plans and remembers
                 step()
             net.zero_grad()
+            if x is not None:
+                x.grad = None
             torch.cuda.synchronize()
-            callers = torch.cuda.memory_allocated() + given.nbytes + sum(p.nbytes for p in net.parameters())
+            gradients = sum(p.nbytes for p in net.parameters()) + (0 if x is None else x.nbytes)
+            callers = torch.cuda.memory_allocated() + given.nbytes + gradients
             torch.cuda.reset_peak_memory_stats()
             found = milliseconds(step, rounds, IN_A_ROW)
             self.peak = max(0, torch.cuda.max_memory_allocated() - callers)
@@ -81,6 +85,8 @@ class Found:
 def whole(net: torch.nn.Module, x: Any, given: Tensor) -> Callable[[], None]:
     def step() -> None:
         net.zero_grad()
+        if isinstance(x, Tensor):
+            x.grad = None
         y = net(x)[0]
         (y.data if isinstance(y, PackedSequence) else y).backward(given)
 

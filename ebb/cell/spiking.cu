@@ -28,11 +28,10 @@ Spread spread_of(const SpikingShape& shape) {
                      [&]<class T>() { return OfSpikes<T>::spread(shape, gated::current_gpu()); });
 }
 
-Spread checked_spread(const SpikingShape& shape) {
+void check(const SpikingShape& shape) {
   gated::check_earlier();
   const std::string why = spiking_unfit(shape);
   if (!why.empty()) fail(ErrorCode::invalid_argument, "spiking cells: ", why);
-  return spread_of(shape);
 }
 
 }  // namespace
@@ -45,6 +44,7 @@ std::string spiking_unfit(const SpikingShape& shape) {
     if (size < 1 || size > most)
       return "steps, batch and hidden must be 1 to " + std::to_string(most);
   }
+  if (!shape.recurrent) return {};
   const std::int64_t each = 64 / bytes_of(shape.number);
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
   if (spread_of(shape).units == 0)
@@ -53,21 +53,27 @@ std::string spiking_unfit(const SpikingShape& shape) {
 }
 
 void spiking_forward(const SpikingShape& shape, const SpikingForward& given, void* stream) {
-  const Spread how = checked_spread(shape);
-  with_number(shape.number,
-              [&]<class T>() { OfSpikes<T>::forward(shape, how, given, gated::host_of(stream)); });
+  check(shape);
+  const gated::Host host = gated::host_of(stream);
+  with_number(shape.number, [&]<class T>() {
+    if (!shape.recurrent) return OfSpikes<T>::forward_apart(shape, given, host);
+    OfSpikes<T>::forward(shape, spread_of(shape), given, host);
+  });
 }
 
 void spiking_recall(const SpikingShape& shape, const SpikingRecall& given, void* stream) {
-  checked_spread(shape);
+  check(shape);
   with_number(shape.number,
               [&]<class T>() { OfSpikes<T>::recall(shape, given, gated::host_of(stream)); });
 }
 
 void spiking_backward(const SpikingShape& shape, const SpikingBackward& given, void* stream) {
-  const Spread how = checked_spread(shape);
-  with_number(shape.number,
-              [&]<class T>() { OfSpikes<T>::backward(shape, how, given, gated::host_of(stream)); });
+  check(shape);
+  const gated::Host host = gated::host_of(stream);
+  with_number(shape.number, [&]<class T>() {
+    if (!shape.recurrent) return OfSpikes<T>::backward_apart(shape, given, host);
+    OfSpikes<T>::backward(shape, spread_of(shape), given, host);
+  });
 }
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent spiking cells over a segment of time steps on a GPU, as gated.h has gated ones: one kernel runs all steps, blocks hand
-// spikes to each other. Nothing is recorded on the way: spikes tell what the backward pass needs, since the sums of all steps are then
-// large products that the caller makes.
+// Spiking cells over a segment of time steps on a GPU, as gated.h has gated ones: one kernel runs all steps, and with recurrent weights
+// its blocks hand spikes to each other. Nothing is recorded on the way: spikes tell what the backward pass needs, since the sums of all
+// steps are then large products that the caller makes. Without recurrent weights it needs the sums alone.
 //
 // All pointers are to memory of the GPU that is current. Calls return at once; the work is on the stream.
 #pragma once
@@ -22,6 +22,7 @@ struct SpikingShape {
   std::int64_t steps = 0, batch = 0, hidden = 0;
   Constants<float> constants = {};
   Surrogate surrogate = Surrogate::fast_sigmoid;
+  bool recurrent = true;  // else there are no weights
 };
 
 // F fields of H units: the membrane and, of an alif, its adaptation. P parameters of each unit, in the cell's order (lif_math.h,
@@ -36,19 +37,22 @@ struct SpikingForward {
   float* fields_after = nullptr;         // [F,B,H]; may be fields_before
 };
 
+// Of recurrent cells alone.
 struct SpikingRecall {
   const float* parameters = nullptr;
   const void* sums = nullptr;  // T [K,B,H]: whole
   const void* before = nullptr;
   const void* outputs = nullptr;
   const float* fields_before = nullptr;
-  float* kept = nullptr;  // [N,K,B,H]
+  float* kept = nullptr;  // as many floats as spiking_kept says
 };
 
 struct SpikingBackward {
   const void* weights = nullptr;
   const float* parameters = nullptr;
-  const float* kept = nullptr;
+  const void* sums =
+      nullptr;            // T [K,B,H]; read where cells are not recurrent, and may be sums_gradient
+  float* kept = nullptr;  // of a recall; room for as much where cells are not recurrent
   const void* outputs = nullptr;
   const void* before = nullptr;
   const float* fields_before = nullptr;
@@ -63,6 +67,17 @@ struct SpikingBackward {
 
 // Why such a segment cannot run on the GPU that is current; empty: it can.
 std::string spiking_unfit(const SpikingShape& shape);
+
+// Numbers that a thread keeps in registers on the way back where cells are not recurrent.
+constexpr int kSpikingHeld = 32;
+
+// Floats of `kept`: [N,K,B,H] of recurrent cells, of others the states between stretches of time steps that a thread can keep.
+constexpr std::int64_t spiking_kept(const SpikingShape& shape) {
+  const std::int64_t numbers = shape.cell == SpikingCell::lif ? 1 : 2;
+  const std::int64_t times =
+      shape.recurrent ? shape.steps : (shape.steps - 1) / (kSpikingHeld / numbers);
+  return numbers * times * shape.batch * shape.hidden;
+}
 
 // As those of gated.h.
 void spiking_forward(const SpikingShape& shape, const SpikingForward& given, void* stream);

@@ -5,6 +5,8 @@
 #include "ebb/cell/gated_launch.cuh"
 #include "ebb/cell/spiking_kernels.cuh"
 #include "ebb/cell/spiking_spread.cuh"
+//
+#include "ebb/cell/spiking_apart.cuh"
 
 namespace ebb::gated {
 
@@ -25,6 +27,11 @@ auto with_neuron(SpikingCell cell, const F& f) {
                                   : f.template operator()<AlifMath>();
 }
 
+// Blocks of threads that have one unit of one sample each.
+inline unsigned unit_blocks(const SpikingShape& shape) {
+  return static_cast<unsigned>((shape.batch * shape.hidden + kRecallThreads - 1) / kRecallThreads);
+}
+
 // What blocks hand to each other announces itself.
 template <class T>
 void make_absent(void* numbers, const SpikingShape& shape, const Host& host) {
@@ -39,15 +46,20 @@ Spread OfSpikes<T>::spread(const SpikingShape& shape, const Gpu& gpu) {
 }
 
 template <class T>
+NeuronForward<T> of_forward(const SpikingForward& g) {
+  return {static_cast<const T*>(g.weights),
+          g.parameters,
+          static_cast<const T*>(g.sums),
+          static_cast<const T*>(g.before),
+          g.fields_before,
+          static_cast<T*>(g.outputs),
+          g.fields_after};
+}
+
+template <class T>
 void OfSpikes<T>::forward(const SpikingShape& shape, const Spread& how, const SpikingForward& g,
                           const Host& host) {
-  const NeuronForward<T> io{static_cast<const T*>(g.weights),
-                            g.parameters,
-                            static_cast<const T*>(g.sums),
-                            static_cast<const T*>(g.before),
-                            g.fields_before,
-                            static_cast<T*>(g.outputs),
-                            g.fields_after};
+  const NeuronForward<T> io = of_forward<T>(g);
   make_absent<T>(g.outputs, shape, host);
   with_neuron(shape.cell, [&]<class Cell>() {
     const int shared =
@@ -67,11 +79,9 @@ void OfSpikes<T>::recall(const SpikingShape& shape, const SpikingRecall& g, cons
                            static_cast<const T*>(g.outputs),
                            g.fields_before,
                            g.kept};
-  const std::int64_t threads = shape.batch * shape.hidden;
-  const auto blocks = static_cast<unsigned>((threads + kRecallThreads - 1) / kRecallThreads);
   with_neuron(shape.cell, [&]<class Cell>() {
-    neurons_recall<Cell, T><<<blocks, kRecallThreads, 0, host.stream>>>(segment_of(sizes_of(shape)),
-                                                                        neurons_of(shape), io);
+    neurons_recall<Cell, T><<<unit_blocks(shape), kRecallThreads, 0, host.stream>>>(
+        segment_of(sizes_of(shape)), neurons_of(shape), io);
     check_cuda(cudaGetLastError(), "neurons_recall");
   });
 }
@@ -100,6 +110,39 @@ void OfSpikes<T>::backward(const SpikingShape& shape, const Spread& how, const S
       launch(sizes_of(shape), how, shared, neurons_backward<Cell, T, units, slices>, host,
              neurons_of(shape), io);
     });
+  });
+}
+
+template <class T>
+void OfSpikes<T>::forward_apart(const SpikingShape& shape, const SpikingForward& g,
+                                const Host& host) {
+  with_neuron(shape.cell, [&]<class Cell>() {
+    apart_forward<Cell, T><<<unit_blocks(shape), kRecallThreads, 0, host.stream>>>(
+        segment_of(sizes_of(shape)), neurons_of(shape), of_forward<T>(g));
+    check_cuda(cudaGetLastError(), "apart_forward");
+  });
+}
+
+template <class T>
+void OfSpikes<T>::backward_apart(const SpikingShape& shape, const SpikingBackward& g,
+                                 const Host& host) {
+  const ApartBackward<T> io{g.parameters,
+                            static_cast<const T*>(g.sums),
+                            static_cast<const T*>(g.before),
+                            static_cast<const T*>(g.outputs),
+                            g.fields_before,
+                            g.kept,
+                            static_cast<const T*>(g.outputs_gradient),
+                            g.after_gradient,
+                            g.fields_gradient,
+                            static_cast<T*>(g.sums_gradient),
+                            g.before_gradient,
+                            g.fields_before_gradient,
+                            g.parameters_gradient};
+  with_neuron(shape.cell, [&]<class Cell>() {
+    apart_backward<Cell, T><<<unit_blocks(shape), kRecallThreads, 0, host.stream>>>(
+        segment_of(sizes_of(shape)), neurons_of(shape), io);
+    check_cuda(cudaGetLastError(), "apart_backward");
   });
 }
 

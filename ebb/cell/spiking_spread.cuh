@@ -15,6 +15,11 @@ struct OfSpikes {
   static void recall(const SpikingShape& shape, const SpikingRecall& given, const Host& host);
   static void backward(const SpikingShape& shape, const Spread& how, const SpikingBackward& given,
                        const Host& host);
+  // Of cells that are not recurrent.
+  static void forward_apart(const SpikingShape& shape, const SpikingForward& given,
+                            const Host& host);
+  static void backward_apart(const SpikingShape& shape, const SpikingBackward& given,
+                             const Host& host);
 };
 
 }  // namespace ebb::gated

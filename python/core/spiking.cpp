@@ -38,18 +38,20 @@ void bind_spiking(nb::module_& module) {
           "__init__",
           [](SpikingShape* self, const std::string& cell, const std::string& dtype,
              std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool hard, bool attached,
-             bool normalised, const std::string& surrogate, float sharpness) {
+             bool normalised, const std::string& surrogate, float sharpness, bool recurrent) {
             Constants<float> constants;
             constants.hard = hard ? 1 : 0;
             constants.attached = attached ? 1 : 0;
             constants.normalised = normalised ? 1 : 0;
             constants.sharpness = sharpness;
-            new (self) SpikingShape{neuron_of(cell), gated_number_of(dtype), steps, batch, hidden,
-                                    constants,       surrogate_of(surrogate)};
+            new (self)
+                SpikingShape{neuron_of(cell), gated_number_of(dtype),  steps,    batch, hidden,
+                             constants,       surrogate_of(surrogate), recurrent};
           },
           "cell"_a, "dtype"_a, "steps"_a, "batch"_a, "hidden"_a, "hard"_a, "attached"_a,
-          "normalised"_a, "surrogate"_a, "sharpness"_a);
+          "normalised"_a, "surrogate"_a, "sharpness"_a, "recurrent"_a);
   module.def("spiking_unfit", &spiking_unfit, "shape"_a);
+  module.def("spiking_kept", &spiking_kept, "shape"_a);
   module.def(
       "spiking_forward",
       [](const SpikingShape& shape, Address weights, Address parameters, Address sums,
@@ -84,7 +86,7 @@ void bind_spiking(nb::module_& module) {
       "stream"_a);
   module.def(
       "spiking_backward",
-      [](const SpikingShape& shape, Address weights, Address parameters, Address kept,
+      [](const SpikingShape& shape, Address weights, Address parameters, Address sums, Address kept,
          Address outputs, Address before, Address fields_before, Address outputs_gradient,
          Address after_gradient, Address fields_gradient, Address sums_gradient,
          Address before_gradient, Address fields_before_gradient, Address parameters_gradient,
@@ -92,6 +94,7 @@ void bind_spiking(nb::module_& module) {
         SpikingBackward given;
         given.weights = on_gpu(weights);
         given.parameters = on_gpu<float>(parameters);
+        given.sums = on_gpu(sums);
         given.kept = on_gpu<float>(kept);
         given.outputs = on_gpu(outputs);
         given.before = on_gpu(before);
@@ -105,9 +108,10 @@ void bind_spiking(nb::module_& module) {
         given.parameters_gradient = on_gpu<float>(parameters_gradient);
         spiking_backward(shape, given, on_gpu(stream));
       },
-      "shape"_a, "weights"_a, "parameters"_a, "kept"_a, "outputs"_a, "before"_a, "fields_before"_a,
-      "outputs_gradient"_a, "after_gradient"_a, "fields_gradient"_a, "sums_gradient"_a,
-      "before_gradient"_a, "fields_before_gradient"_a, "parameters_gradient"_a, "stream"_a);
+      "shape"_a, "weights"_a, "parameters"_a, "sums"_a, "kept"_a, "outputs"_a, "before"_a,
+      "fields_before"_a, "outputs_gradient"_a, "after_gradient"_a, "fields_gradient"_a,
+      "sums_gradient"_a, "before_gradient"_a, "fields_before_gradient"_a, "parameters_gradient"_a,
+      "stream"_a);
 }
 
 }  // namespace ebb::python

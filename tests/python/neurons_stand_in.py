@@ -26,6 +26,7 @@ class Shape:
     normalised: bool
     surrogate: str
     sharpness: float
+    recurrent: bool
 
     def rows(self, address, dtype=None):
         return _array(address, (self.steps, self.batch, self.hidden), dtype or TYPES[self.dtype])
@@ -40,6 +41,8 @@ class Shape:
         return _array(address, (FIELDS[self.cell], self.steps, self.batch, self.hidden), torch.float32)
 
     def weights(self, address):
+        if not self.recurrent:
+            return torch.zeros(self.hidden, self.hidden)
         return _array(address, (self.hidden, self.hidden), TYPES[self.dtype]).float()
 
     def slope(self, distance):
@@ -76,8 +79,17 @@ def forward(s, weights, parameters, sums, before, fields_before, outputs, fields
     s.state(fields_after, FIELDS[s.cell]).copy_(torch.stack(fields))
 
 
+def count_of_kept(s):
+    return FIELDS[s.cell] * s.batch * s.hidden * (s.steps if s.recurrent else (s.steps - 1) // (32 // FIELDS[s.cell]))
+
+
 def recall(s, parameters, sums, before, outputs, fields_before, kept, stream):
-    numbers, sums, out, found = s.numbers(parameters), s.rows(sums), s.rows(outputs), s.kept(kept)
+    assert s.recurrent
+    _recall(s, parameters, sums, before, outputs, fields_before, s.kept(kept))
+
+
+def _recall(s, parameters, sums, before, outputs, fields_before, found):
+    numbers, sums, out = s.numbers(parameters), s.rows(sums), s.rows(outputs)
     fields, spikes = list(s.state(fields_before, FIELDS[s.cell])), s.state(before, dtype=out.dtype)[0].float()
     for t in range(s.steps):
         own, _, level = s.ahead(fields, spikes, sums[t].float(), numbers)
@@ -89,10 +101,15 @@ def recall(s, parameters, sums, before, outputs, fields_before, kept, stream):
 
 
 def backward(
-    s, weights, parameters, kept, outputs, before, fields_before, outputs_gradient, after_gradient, fields_gradient,
+    s, weights, parameters, sums, kept, outputs, before, fields_before, outputs_gradient, after_gradient, fields_gradient,
     sums_gradient, before_gradient, fields_before_gradient, parameters_gradient, stream,
 ):  # fmt: skip
-    w, numbers, kept, out = s.weights(weights), s.numbers(parameters), s.kept(kept), s.rows(outputs)
+    if s.recurrent:
+        kept = s.kept(kept)
+    else:
+        kept = torch.empty(FIELDS[s.cell], s.steps, s.batch, s.hidden)
+        _recall(s, parameters, sums, before, outputs, fields_before, kept)
+    w, numbers, out = s.weights(weights), s.numbers(parameters), s.rows(outputs)
     start, first = s.state(fields_before, FIELDS[s.cell]), s.state(before, dtype=out.dtype)[0].float()
     dy, of_sums = s.rows(outputs_gradient), s.rows(sums_gradient)
     of_spikes, adjoint = s.state(after_gradient)[0], list(s.state(fields_gradient, FIELDS[s.cell]))
@@ -139,6 +156,7 @@ def backward(
 
 class Core(gated_stand_in.Core):
     SpikingShape = Shape
+    spiking_kept = staticmethod(count_of_kept)
     spiking_forward = staticmethod(_unseen(forward))
     spiking_recall = staticmethod(_unseen(recall))
     spiking_backward = staticmethod(_unseen(backward))
@@ -150,4 +168,4 @@ def use(monkeypatch):
 
     gated_stand_in.use(monkeypatch)
     monkeypatch.setattr(_neurons, "_core", Core)
-    monkeypatch.setattr(_neurons, "why_not", lambda layer, x, others: None if layer.recurrent else "no weights")
+    monkeypatch.setattr(_neurons, "why_not", lambda layer, x, others: None)

@@ -78,12 +78,13 @@ def right(cell, x, states, weights, spikes, near):
         ys.append(y)
     ((torch.stack(ys) * weights).sum() + sum(state.sin().mean() for state in last)).backward()
     found = [torch.stack(ys), *last, x.grad, *[state.grad for state in states], *[p.grad for p in cell.parameters()]]
-    return [tensor.detach() for tensor in found]
+    # A lif reads the spikes before by recurrent weights alone.
+    return [torch.zeros((), device="cuda") if tensor is None else tensor.detach() for tensor in found]
 
 
 def compare(kind, steps, batch, inputs, hidden, dtype=torch.float32, **how):
     net, cell = pair(kind, inputs, hidden, dtype, **how)
-    x = torch.randn(steps, batch, inputs, device="cuda").to(dtype)
+    x = torch.randn(steps, batch, hidden if inputs is None else inputs, device="cuda").to(dtype)
     fields = [0.3 * torch.randn(batch, hidden, device="cuda").to(dtype) for _ in range(1 if kind == "LIF" else 2)]
     states = [*fields, (torch.rand(batch, hidden, device="cuda") < 0.3).to(dtype)]
     assert _neurons.why_not(net, x, [*net.parameters(), *states]) is None
@@ -105,6 +106,37 @@ def test_layers(kind, how, dtype):
     compare(kind, 40, 20, 24, 96, dtype, **how)
 
 
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("inputs", [None, 24])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_there(kind, inputs, recurrent, dtype):
+    torch.manual_seed(0)
+    for steps, batch, how in ((40, 20, {}), (70, 3, {"reset": "hard", "attached_reset": True, "budget": "memory"})):
+        compare(kind, steps, batch, inputs, 96, dtype, recurrent=recurrent, **how)
+
+
+def test_many_neurons_without_weights():
+    torch.manual_seed(0)
+    compare("LIF", 37, 5, None, 70_001, recurrent=False)
+    compare("ALIF", 37, 5, None, 70_001, torch.float16, recurrent=False, budget=None)
+
+
+def test_a_million_time_steps():
+    torch.manual_seed(0)
+    net, _ = pair("LIF", None, 32, budget="64MiB")
+    x = torch.randn(1_000_000, 1, 32, device="cuda", requires_grad=True)
+    found = []
+    for budget in ("64MiB", "512MiB"):
+        net.budget, net.chunk, x.grad = budget, 128, None
+        spikes, _ = net(x)
+        spikes.square().mean().backward()
+        found.append([spikes.detach(), x.grad, net.weight_hh_l0.grad])
+        net.zero_grad()
+    assert all(torch.equal(a, b) and b.isfinite().all() for a, b in zip(*found))
+    assert 0.01 < float(found[0][0].mean()) < 0.95
+
+
 @pytest.mark.parametrize("surrogate", list(_surrogate._PSI))
 @pytest.mark.parametrize("kind", KINDS)
 def test_surrogates(kind, surrogate):
@@ -118,8 +150,12 @@ def test_random_shapes(seed):
     torch.manual_seed(seed)
     batch = rng.choice([1, 2, 16, 33, 64, rng.randint(1, 150)])
     hidden = rng.choice([16, 50, 100, 128, 256, 512, 1024, rng.randint(1, 700)])
-    kind, steps, inputs = rng.choice(KINDS), rng.randint(1, 40), rng.randint(1, 90)
-    compare(kind, steps, batch, inputs, hidden, chunk=rng.choice([None, 7]), budget=rng.choice([None, "memory"]))
+    kind, steps, inputs = rng.choice(KINDS), rng.randint(1, 40), rng.choice([None, rng.randint(1, 90)])
+    recurrent = rng.choice([False, True, True])
+    if inputs is None and recurrent:
+        hidden = -(-hidden // 16) * 16
+    how = {"chunk": rng.choice([None, 7]), "budget": rng.choice([None, "memory"]), "recurrent": recurrent}
+    compare(kind, steps, batch, inputs, hidden, **how)
 
 
 @pytest.mark.parametrize("kind", KINDS)

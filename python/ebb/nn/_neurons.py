@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent spiking layers on a GPU by the library's own kernels, in chunks of time steps as gated layers are. Spikes are the caller's
-outputs, and tell all that the backward pass needs but the membranes before a chunk."""
+"""Spiking layers on a GPU by the library's own kernels, in chunks of time steps as gated layers are. Spikes are the caller's outputs,
+and tell all that the backward pass needs but the membranes before a chunk."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor]) -> str | None:
         return f"a tensor is on {x.device}"
     if torch.is_autocast_enabled("cuda"):
         return "autocast is on"
-    if not layer.recurrent:
-        return "there are no recurrent weights"
     if x.dtype not in _DTYPES or any(other.dtype != x.dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device, or are of no dtype that kernels take"
     if (reason := _products.why_not(x.dtype)) is not None:
         return reason
+    units = _units(layer, x.dtype)
+    if layer.input_size is None and units != layer.hidden_size:
+        return f"{layer.hidden_size} units with recurrent weights, and none for inputs, are not a multiple of {units_of(1, x.dtype)}"
     with torch.cuda.device(x.device):
-        return _core.spiking_unfit(_shape(layer, x.dtype, 1, x.shape[1], units_of(layer.hidden_size, x.dtype))) or None
+        return _core.spiking_unfit(_shape(layer, x.dtype, 1, x.shape[1], units)) or None
+
+
+def _units(layer: Any, dtype: torch.dtype) -> int:
+    """As many as kernels take."""
+    return units_of(layer.hidden_size, dtype) if layer.recurrent else layer.hidden_size
 
 
 def _tf32() -> bool:
@@ -61,6 +67,7 @@ def _shape(layer: Any, dtype: torch.dtype, steps: int, batch: int, units: int) -
         layer.normalised,
         layer.surrogate,
         layer.sharpness,
+        layer.recurrent,
     )
 
 
@@ -76,24 +83,30 @@ def run(layer: Any, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple
 
 
 class SpikingKernel(GatedKernel):
-    """One layer. Its weights: w_ih, w_hh, the bias if there is one, and the numbers of each unit in float32, [P,H]. Its carry: the last
-    spikes, and all else of a state as one tensor in float32, [F,B,H]."""
+    """One layer. Its weights: w_ih, w_hh and the bias, as far as they are there, and the numbers of each unit in float32, [P,H]. Its
+    carry: the last spikes, and all else of a state as one tensor in float32, [F,B,H]."""
 
     def __init__(self, layer: Any, weights: list[Tensor], numbers: Tensor):
-        found = widened(layer.hidden_size, weights)
-        beyond = found[1].shape[1] - layer.hidden_size
-        # A unit without weights stays at 0, below any threshold above it.
-        found.append(torch.nn.functional.pad(numbers, (0, beyond), value=1.0) if beyond > 0 else numbers)
-        self._layer = layer
-        super().__init__(layer, found, 1, False)
+        dtype = layer.dtype
+        beyond = _units(layer, dtype) - layer.hidden_size
+        if beyond > 0:
+            weights = widened(layer.hidden_size, weights)
+            # A unit without weights stays at 0, below any threshold above it.
+            numbers = torch.nn.functional.pad(numbers, (0, beyond), value=1.0)
+        self._dtype = dtype
+        super().__init__(layer, [*weights, numbers], 1, False)
 
     def _layers(self, layer: Any) -> list[GatedLayer]:
         return [SpikingLayer(layer, self.weights)]
 
+    @property
+    def units(self) -> int:
+        return self.weights[-1].shape[1]
+
     def start(self, states: list[Tensor]) -> list[Tensor]:
         *fields, spikes = states
         beyond = self.units - self.hidden
-        found = [spikes.to(self.weights[0].dtype), torch.stack(fields).float()]
+        found = [spikes.to(self._dtype), torch.stack(fields).float()]
         return [torch.nn.functional.pad(leaf, (0, beyond)) for leaf in found] if beyond > 0 else found
 
     def end(self, states: list[Tensor]) -> list[Tensor]:
@@ -102,10 +115,15 @@ class SpikingKernel(GatedKernel):
 
 
 class SpikingLayer(GatedLayer):
+    """Weights that are not there are empty."""
+
     def __init__(self, layer: Any, weights: list[Tensor]):
         *weights, numbers = weights
-        dtype = weights[0].dtype
-        super().__init__(layer.mode, _number(dtype), weights, layer.hidden_size, False)
+        dtype = layer.dtype
+        self._reads, self._recurs = layer.input_size is not None, layer.recurrent
+        empty = numbers.new_empty(0, numbers.shape[1], dtype=dtype)
+        own = [weights.pop(0) if there else empty for there in (self._reads, self._recurs)]
+        super().__init__(layer.mode, _number(dtype), [*own, *weights], layer.hidden_size, False)
         self._numbers = numbers.detach().contiguous()
         self._fields = _FIELDS[layer.mode]
         self._shape_of = functools.cache(lambda rows, batch: _shape(layer, dtype, rows // batch, batch, self.hidden))
@@ -119,6 +137,11 @@ class SpikingLayer(GatedLayer):
 
     def field_of(self, carry: Leaves) -> Tensor | None:
         return carry[1]
+
+    def sums(self, x: Tensor) -> Tensor:
+        if self._reads:
+            return super().sums(x)
+        return x if self._both is None else x + self._both
 
     def run(
         self,
@@ -147,13 +170,19 @@ class SpikingLayer(GatedLayer):
 
     def recall(self, x: Tensor, layout: Layout, field: Tensor | None, steps: Steps, stream: int) -> Gates:
         assert field is not None
-        sums, first = self.sums(x), 0
+        shape = self._shape_of(layout.rows, layout.stretches[0].batch)
+        sums = self.sums(x)
+        kept = torch.empty(_core.spiking_kept(shape), dtype=torch.float32, device=x.device)
+        if not self._recurs:
+            return Gates(sums, field, kept)
+        if sums is x:
+            sums = x.clone()
+        first = 0
         for h in steps.hs:
             self._products.add(sums.narrow(0, first, h.shape[0]) if len(steps.hs) > 1 else sums, h, self._recurrent)
             first += h.shape[0]
-        kept = torch.empty(self._fields, layout.rows, self.hidden, dtype=torch.float32, device=x.device)
         _core.spiking_recall(
-            self._shape_of(layout.rows, layout.stretches[0].batch),
+            shape,
             self._numbers.data_ptr(),
             sums.data_ptr(),
             steps.before,
@@ -177,8 +206,13 @@ class SpikingLayer(GatedLayer):
         ones: Tensor | None,
         stream: int,
     ) -> None:
-        of_sums, field, kept, _ = recorded  # where the sums were
-        assert of_sums is not None and field is not None and kept is not None
+        sums, field, kept, _ = recorded
+        assert sums is not None and field is not None and kept is not None
+        of_sums = sums  # which are not read again
+        if not self._reads and of_x is not None:
+            of_sums = of_x
+        elif sums.data_ptr() == x.data_ptr():
+            of_sums = torch.empty_like(x)
         batch = layout.stretches[0].batch
         of_h, of_fields = of_carry
         of_numbers = None if totals[3] is None else kept.new_empty(len(self._numbers), batch, self.hidden)
@@ -186,6 +220,7 @@ class SpikingLayer(GatedLayer):
             self._shape_of(layout.rows, batch),
             self._w_hh.data_ptr(),
             self._numbers.data_ptr(),
+            sums.data_ptr(),
             kept.data_ptr(),
             steps.outputs,
             steps.before,
@@ -202,34 +237,38 @@ class SpikingLayer(GatedLayer):
         if of_numbers is not None:
             assert totals[3] is not None
             totals[3].add_(of_numbers.sum(1))
-        if of_x is not None:
+        if self._reads and of_x is not None:
             self._products.fill(of_x, of_sums, self._w_ih)
         self._add_up([*totals[:3], None], x, steps.hs, of_sums, of_sums, ones)
 
-    def totals(self, wanted: list[bool]) -> Totals:
+    @property
+    def _there(self) -> list[bool]:
         """Of w_ih, w_hh, the bias and the numbers of units."""
-        bias = self._biases[0] if self._biases else None
-        weights = [self._w_ih, self._w_hh, bias, self._numbers]
-        flags = wanted if self._biases else [*wanted[:2], False, wanted[2]]
+        return [self._reads, self._recurs, bool(self._biases), True]
+
+    def totals(self, wanted: list[bool]) -> Totals:
+        flags = iter(wanted)
+        weights = [self._w_ih, self._w_hh, self._both, self._numbers]
         return [
-            None
-            if weight is None or not yes
-            else torch.zeros(
+            torch.zeros(
                 weight.shape if weight.dim() == 2 else (1, *weight.shape), dtype=torch.float32, device=weight.device
             )
-            for weight, yes in zip(weights, flags)
+            if there and next(flags) and weight is not None
+            else None
+            for weight, there in zip(weights, self._there)
         ]
 
     def gradients(self, totals: Totals) -> list[Tensor | None]:
         w_ih, w_hh, bias, numbers = totals
         totals[:] = [None] * 4
         found = [None if total is None else total.to(self._dtype) for total in (w_ih, w_hh)]
-        if self._biases:
-            found.append(None if bias is None else bias.squeeze_(0).to(self._dtype))
-        return [*found, numbers]
+        found.append(None if bias is None else bias.squeeze_(0).to(self._dtype))
+        return [total for total, there in zip([*found, numbers], self._there) if there]
 
     def recorded_bytes(self, rows: int) -> tuple[int, int]:
-        return rows * self.hidden * (self._size + 4 * self._fields), 0
+        sums = rows * self.hidden * self._size
+        kept = 4 * self._fields * self.hidden * (rows if self._recurs else rows // 16)
+        return sums + kept, 0
 
     def of_carry(self, gradients: Leaves) -> Leaves:
         return [gradients[0].to(self._dtype), gradients[1]]

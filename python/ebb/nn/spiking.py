@@ -40,10 +40,10 @@ class _Spiking(torch.nn.Module):
 
     def __init__(
         self,
-        input_size: int,
+        input_size: int | None,
         hidden_size: int,
         *,
-        bias: bool = True,
+        bias: bool | None = None,
         recurrent: bool = True,
         surrogate: str = "fast_sigmoid",
         sharpness: float | None = None,
@@ -62,15 +62,19 @@ class _Spiking(torch.nn.Module):
             if unit not in self._units:
                 raise TypeError(f"{name} has no argument {unit!r}; its units have {', '.join(self._units)}")
         for what, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if size is None and what == "input_size":
+                continue
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise Error(f"{name}: {what} is {size!r}; it must be 1 or more")
         if reset not in ("soft", "hard"):
             raise Error(f"{name}: reset is {reset!r}; it must be 'soft' (the threshold is taken off) or 'hard' (to 0)")
+        bias = input_size is not None if bias is None else bias
         self.input_size, self.hidden_size, self.bias, self.recurrent = input_size, hidden_size, bias, recurrent
         self.surrogate, self.sharpness = surrogate, sharpness_of(surrogate, sharpness)
         self.reset, self.attached_reset, self.normalised = reset, attached_reset, normalised
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._add("weight_ih", torch.empty(hidden_size, input_size, **options))
+        if input_size is not None:
+            self._add("weight_ih", torch.empty(hidden_size, input_size, **options))
         if recurrent:
             self._add("weight_hh", torch.empty(hidden_size, hidden_size, **options))
         if bias:
@@ -88,8 +92,14 @@ class _Spiking(torch.nn.Module):
 
     def _in_order(self) -> list[torch.Tensor]:
         """Parameters in the order of the native layout."""
-        weights = ["weight_ih", *(["weight_hh"] if self.recurrent else []), *(["bias_ih"] if self.bias else [])]
+        there = {"weight_ih": self.input_size is not None, "weight_hh": self.recurrent, "bias_ih": self.bias}
+        weights = [name for name, yes in there.items() if yes]
         return [self._own(name) for name in (*weights, *self._units)]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its parameters."""
+        return self._own("threshold").dtype
 
     @property
     def mode(self) -> str:
@@ -105,9 +115,10 @@ class _Spiking(torch.nn.Module):
     def reset_parameters(self) -> None:
         """Weights of mean 0 and variance 1 / inputs, biases 0; thresholds and time constants stay as they are."""
         with torch.no_grad():
-            for name, inputs in (("weight_ih", self.input_size), ("weight_hh", self.hidden_size)):
-                if name == "weight_ih" or self.recurrent:
-                    bound = math.sqrt(3 / inputs)
+            inputs = {"weight_ih": self.input_size, "weight_hh": self.hidden_size if self.recurrent else None}
+            for name, count in inputs.items():
+                if count is not None:
+                    bound = math.sqrt(3 / count)
                     self._own(name).uniform_(-bound, bound)
             if self.bias:
                 self._own("bias_ih").zero_()
@@ -117,11 +128,14 @@ class _Spiking(torch.nn.Module):
 
     def zero_state(self, batch: int) -> State:
         """A state of zeros: the fields, then the spikes, [B,H] each."""
-        return tuple(self._own("weight_ih").new_zeros(batch, self.hidden_size) for _ in range(self._fields + 1))
+        return tuple(self._own("threshold").new_zeros(batch, self.hidden_size) for _ in range(self._fields + 1))
 
     def _sums(self, x: torch.Tensor, spikes: torch.Tensor) -> torch.Tensor:
         bias = self._own("bias_ih") if self.bias else None
-        sums = torch.nn.functional.linear(x, self._own("weight_ih"), bias)
+        if self.input_size is None:
+            sums = x if bias is None else x + bias
+        else:
+            sums = torch.nn.functional.linear(x, self._own("weight_ih"), bias)
         return torch.nn.functional.linear(spikes, self._own("weight_hh")) + sums if self.recurrent else sums
 
     def _spike(self, distance: torch.Tensor) -> torch.Tensor:
@@ -177,7 +191,7 @@ class _Layer(_Spiking):
 
     def __init__(
         self,
-        input_size: int,
+        input_size: int | None,
         hidden_size: int,
         *,
         batch_first: bool = False,
@@ -220,6 +234,8 @@ class _Layer(_Spiking):
             spikes = x.new_zeros(x.size(0), x.size(1), self.hidden_size)
         else:
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
+            if self.input_size is None and reason is None:
+                reason = "there are no weights for inputs"
             if reason is not None and _neurons.why_not(self, x, [*self._in_order(), *state]) is None:
                 spikes, state, report = _neurons.run(self, x, state)
                 set_report(report)
@@ -241,11 +257,11 @@ class _Layer(_Spiking):
         return spikes.transpose(0, 1) if self.batch_first else spikes, state
 
     def _time_first(self, given: torch.Tensor) -> torch.Tensor:
-        if given.dim() != 3 or given.size(2) != self.input_size:
+        width = self.hidden_size if self.input_size is None else self.input_size
+        if given.dim() != 3 or given.size(2) != width:
             order = "batch, time, " if self.batch_first else "time, batch, "
             raise Error(
-                f"{type(self).__name__}: the input has the shape {tuple(given.shape)}; "
-                f"it must be ({order}{self.input_size})"
+                f"{type(self).__name__}: the input has the shape {tuple(given.shape)}; it must be ({order}{width})"
             )
         return given.transpose(0, 1) if self.batch_first else given
 
