@@ -68,7 +68,7 @@ struct SpikingBackward {
 // Why such a segment cannot run on the GPU that is current; empty: it can.
 std::string spiking_unfit(const SpikingShape& shape);
 
-// Numbers that a thread keeps in registers on the way back where cells are not recurrent.
+// Numbers that a thread keeps on the chip on the way back where cells are not recurrent.
 constexpr int kSpikingHeld = 32;
 
 // Floats of `kept`: [N,K,B,H] of recurrent cells, of others the states between stretches of time steps that a thread can keep.

@@ -140,7 +140,9 @@ void OfSpikes<T>::backward_apart(const SpikingShape& shape, const SpikingBackwar
                             g.fields_before_gradient,
                             g.parameters_gradient};
   with_neuron(shape.cell, [&]<class Cell>() {
-    apart_backward<Cell, T><<<unit_blocks(shape), kRecallThreads, 0, host.stream>>>(
+    const auto kernel = io.parameters_gradient == nullptr ? apart_backward<Cell, T, false>
+                                                          : apart_backward<Cell, T, true>;
+    kernel<<<unit_blocks(shape), kRecallThreads, kApartShared, host.stream>>>(
         segment_of(sizes_of(shape)), neurons_of(shape), io);
     check_cuda(cudaGetLastError(), "apart_backward");
   });

@@ -155,7 +155,8 @@ class Emulated {
                              before_gradient.data(),
                              fields_before_gradient.data(),
                              parameters_gradient.data()};
-    run_grid(x, 1, kRecallThreads, 0, [&] { apart_backward<Cell, T>(s, neurons, b); });
+    run_grid(x, 1, kRecallThreads, kApartShared,
+             [&] { apart_backward<Cell, T, true>(s, neurons, b); });
   }
 
   // Every result against double that fires where the kernel does, `near` where T rounds.

@@ -191,7 +191,7 @@ def use(monkeypatch):
         monkeypatch.setattr(module, "_core", Core)
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: HANDLE)
     monkeypatch.setattr(_products, "_CUBLAS", CUBLAS)
-    monkeypatch.setattr(_gated, "_stream", lambda x: 0)
+    monkeypatch.setattr(_gated, "stream_of", lambda x: 0)
     monkeypatch.setattr(_gated, "units_of", lambda hidden, dtype: hidden)
     monkeypatch.setattr(_gated, "why_not", lambda layer, x, others, sizes: None)
     monkeypatch.setattr(torch.cuda, "device", anywhere)

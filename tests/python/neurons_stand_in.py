@@ -164,8 +164,9 @@ class Core(gated_stand_in.Core):
 
 def use(monkeypatch):
     """Layers on a CPU run as they do on a GPU, with these in place of the kernels."""
-    from ebb.nn import _neurons
+    from ebb.nn import _apart, _neurons
 
     gated_stand_in.use(monkeypatch)
-    monkeypatch.setattr(_neurons, "_core", Core)
+    for module in (_apart, _neurons):
+        monkeypatch.setattr(module, "_core", Core)
     monkeypatch.setattr(_neurons, "why_not", lambda layer, x, others: None)

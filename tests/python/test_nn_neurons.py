@@ -117,6 +117,28 @@ def test_weights_that_are_not_there(kind, inputs, recurrent):
     assert same(*found)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_neurons_alone(kind):
+    """One kernel for all time steps, with the bits of chunks that have a budget."""
+    case = Case(kind, inputs=None, recurrent=False, budget=None, chunk=None)
+    case.check()
+    assert ebb.last_report() is None
+    wanted = case.results()
+    for budget, chunk in ((None, 60), ("memory", 7)):
+        other = Case(kind, inputs=None, recurrent=False, budget=budget, chunk=chunk)
+        found = other.results()
+        assert same(wanted[:4], found[:4])
+        for a, b in zip(wanted, found):
+            assert a is None or torch.allclose(a, b, rtol=1e-5, atol=1e-6)
+    x = case.x.clone().requires_grad_()
+    y, (*_, spikes) = case.net(x)
+    assert torch.equal(y[-1], spikes)
+    spikes.sum().backward()  # nothing else has a gradient
+    assert x.grad[-1].abs().max() > 0
+    with torch.no_grad():
+        assert torch.equal(y, case.net(case.x)[0])
+
+
 def test_the_inputs_are_left_alone():
     """Gradients of sums take their place, but not where the sums are the inputs themselves."""
     for recurrent in (False, True):

@@ -157,7 +157,7 @@ class GatedKernel:
     def running(self, x: Tensor) -> Iterator[None]:
         """On the device and the stream that x is on. Products are of the dtype that they are given in, whatever autocast wants."""
         with torch.cuda.device(x.device), torch.autocast(x.device.type, enabled=False):
-            self.stream = _stream(x)
+            self.stream = stream_of(x)
             yield
 
     def advance(self, x: Tensor, layout: Layout, carry: Leaves, outputs: Tensor | None) -> Leaves:
@@ -395,5 +395,5 @@ class GatedBlocks(Segments):
         self.end_backward()
 
 
-def _stream(x: Tensor) -> int:
+def stream_of(x: Tensor) -> int:
     return torch.cuda.current_stream(x.device).cuda_stream

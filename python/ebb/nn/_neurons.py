@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._base.budget import allowance_of
-from ebb.nn import _products
+from ebb.nn import _apart, _products
 from ebb.nn._chunks import in_chunks
 from ebb.nn._gated import GatedKernel, units_of, widened
 from ebb.nn._gated_layer import GatedLayer, Gates, Leaves, Steps, Totals
@@ -74,6 +74,11 @@ def _shape(layer: Any, dtype: torch.dtype, steps: int, batch: int, units: int) -
 def run(layer: Any, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...], Any]:
     """Spikes, the last state and the report. x is [T,B,I]."""
     *weights, numbers = layer.for_kernels()
+    if layer.needs_no_plan:
+        *fields, before = state
+        shape = _shape(layer, x.dtype, x.shape[0], x.shape[1], layer.hidden_size)
+        spikes, after = _apart.run(shape, x, numbers, before, torch.stack(fields).float())
+        return spikes, (*(field.to(x.dtype) for field in after), spikes[-1]), None
     kernel = SpikingKernel(layer, weights, numbers)
     allowed = allowance_of("speed" if layer.budget is None else layer.budget)
     final, spikes, report = in_chunks(

@@ -220,6 +220,12 @@ class _Layer(_Spiking):
         """What the last backward took; None before the first, and where plain torch ran."""
         return self._runs.report()
 
+    @property
+    def needs_no_plan(self) -> bool:
+        """Neurons alone, whose kernels keep nothing of a time step, without a limit."""
+        apart = self.input_size is None and not self.recurrent and not self.bias
+        return apart and self.budget is None and self.tiers is None and self.chunk is None
+
     def release(self) -> None:
         """Gives back the memory that the module holds between calls."""
         self._runs.clear()
