@@ -14,7 +14,7 @@ struct AdlifMath {
   static constexpr bool kSpikes = true, kEvents = true;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1], s = u.spike_before;
     const Number w =
         u.parameters[2] * u.before[1] + u.parameters[3] * u.before[0] + u.parameters[4] * s;
@@ -26,16 +26,16 @@ struct AdlifMath {
   }
 
   template <class Number>
-  static Number membrane(const Number*, const Number* after) {
+  static EBB_DEVICE Number membrane(const Number*, const Number* after) {
     return after[0];
   }
   template <class Number>
-  static Number distance(const Number*, const Number* after, const Number* parameters) {
+  static EBB_DEVICE Number distance(const Number*, const Number* after, const Number* parameters) {
     return after[0] - parameters[0];
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     const Number threshold = u.parameters[0], alpha = u.parameters[1], beta = u.parameters[2];
     const Number membrane = u.after[0], s = u.spike_before, soft = Number{1} - c.hard;
     const Number kappa = Number{1} - c.normalised * alpha;

@@ -14,7 +14,7 @@
 
 namespace ebb {
 
-enum class SpikingCell : std::uint8_t { lif, alif };
+enum class SpikingCell : std::uint8_t { lif, alif, adlif };
 
 struct SpikingShape {
   SpikingCell cell = SpikingCell::lif;
@@ -25,8 +25,8 @@ struct SpikingShape {
   bool recurrent = true;  // else there are no weights
 };
 
-// F fields of H units: the membrane and, of an alif, its adaptation. P parameters of each unit, in the cell's order (lif_math.h,
-// alif_math.h). N is what is kept of a time step: 1 number of a lif, 2 of an alif. T is the number's type.
+// F fields of H units: the membrane and, but of a lif, its adaptation. P parameters of each unit, in the cell's order (lif_math.h and
+// its like). N is what is kept of a time step: 1 number of a lif, 2 of others. T is the number's type.
 struct SpikingForward {
   const void* weights = nullptr;         // T [H,H]
   const float* parameters = nullptr;     // [P,H]

@@ -5,6 +5,7 @@
 // To be included after gated_kernels.cuh and gated_recall.cuh.
 #pragma once
 
+#include "ebb/cell/adlif_math.h"
 #include "ebb/cell/alif_math.h"
 #include "ebb/cell/lif_math.h"
 
@@ -38,14 +39,16 @@ struct Remains<LifMath<false>> {
   }
 };
 
-// The fields themselves.
-template <>
-struct Remains<AlifMath> {
+// The fields themselves, of cells whose threshold Cell::distance knows.
+template <class Cell>
+struct RemainsOfFields {
   static constexpr int kKept = 2;
 
   static __device__ __forceinline__ void keep(float* kept, float* after, const float*, float spike,
                                               const float* parameters, const Constants<float>&) {
-    after[0] = on_the_side_of(spike, after[0], parameters[0] + parameters[3] * after[1]);
+    const float zero[2] = {0.F, after[1]};
+    after[0] =
+        on_the_side_of(spike, after[0], -Cell::template distance<float>(nullptr, zero, parameters));
     kept[0] = after[0];
     kept[1] = after[1];
   }
@@ -55,6 +58,10 @@ struct Remains<AlifMath> {
     fields[1] = kept[1];
   }
 };
+template <>
+struct Remains<AlifMath> : RemainsOfFields<AlifMath> {};
+template <>
+struct Remains<AdlifMath> : RemainsOfFields<AdlifMath> {};
 
 __device__ __forceinline__ float slope_at(Surrogate kind, float distance, float sharpness) {
   if (kind == Surrogate::fast_sigmoid) return psi<Surrogate::fast_sigmoid>(distance, sharpness);

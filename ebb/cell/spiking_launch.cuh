@@ -23,8 +23,9 @@ inline Neurons neurons_of(const SpikingShape& shape) { return {shape.constants, 
 
 template <class F>
 auto with_neuron(SpikingCell cell, const F& f) {
-  return cell == SpikingCell::lif ? f.template operator()<LifMath<false>>()
-                                  : f.template operator()<AlifMath>();
+  if (cell == SpikingCell::lif) return f.template operator()<LifMath<false>>();
+  if (cell == SpikingCell::alif) return f.template operator()<AlifMath>();
+  return f.template operator()<AdlifMath>();
 }
 
 // Blocks of threads that have one unit of one sample each.

@@ -20,7 +20,8 @@ namespace {
 SpikingCell neuron_of(const std::string& name) {
   if (name == "LIF") return SpikingCell::lif;
   if (name == "ALIF") return SpikingCell::alif;
-  fail(ErrorCode::invalid_argument, "cell is '", name, "'; it must be LIF or ALIF");
+  if (name == "ADLIF") return SpikingCell::adlif;
+  fail(ErrorCode::invalid_argument, "cell is '", name, "'; it must be LIF, ALIF or ADLIF");
 }
 
 Surrogate surrogate_of(const std::string& name) {

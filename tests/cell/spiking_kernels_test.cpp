@@ -319,11 +319,13 @@ void check(const Case& c) {
 
 TEST(Spiking, Lif) { check<LifMath<false>, Exact, 16, 1>({6, 5, 32, 1}); }
 TEST(Spiking, Alif) { check<AlifMath, Exact, 16, 1>({6, 5, 32, 1}); }
+TEST(Spiking, Adlif) { check<AdlifMath, Exact, 16, 1>({6, 5, 32, 1}); }
 TEST(Spiking, AllThatResetsDo) {
   for (const bool hard : {false, true}) {
     for (const bool normalised : {false, true}) {
       check<LifMath<false>, float, 16, 1>({4, 3, 32, 1, hard, true, normalised});
       check<AlifMath, float, 16, 1>({4, 3, 32, 1, hard, true, normalised});
+      check<AdlifMath, float, 16, 1>({4, 3, 32, 1, hard, true, normalised});
     }
   }
 }
@@ -348,6 +350,9 @@ TEST(Spiking, WithoutRecurrentWeights) {
       Emulated<AlifMath, float> alif(c);
       alif.run_apart();
       alif.expect_right(1e-5);
+      Emulated<AdlifMath, float> adlif(c);
+      adlif.run_apart();
+      adlif.expect_right(1e-5);
       EXPECT_GT(alif.rate(), 0.02);
       EXPECT_LT(lif.rate(), 0.98);
     }

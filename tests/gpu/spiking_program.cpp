@@ -14,7 +14,8 @@ namespace {
 
 // Forward, recalled, backward.
 bool runs(const SpikingShape& s) {
-  const std::int64_t fields = s.cell == SpikingCell::lif ? 1 : 2, parameters = 2 * fields,
+  const std::int64_t fields = s.cell == SpikingCell::lif ? 1 : 2,
+                     parameters = s.cell == SpikingCell::adlif ? 5 : 2 * fields,
                      state = s.batch * s.hidden, rows = s.steps * state;
   const auto numbers = [&](std::int64_t count, float scale) {
     return Array(s.number, count, scale);
@@ -82,10 +83,12 @@ constexpr std::array kSizes = {Sizes{3, 5, 32, true},    Sizes{2, 37, 96, true},
                                Sizes{2, 150, 512, true}, Sizes{2, 40, 1024, true},
                                Sizes{9, 3, 65, false},   Sizes{70, 2, 33, false}};
 
+constexpr std::array kCells = {"lif", "alif", "adlif"};
+
 int run_all() {
   set_gated_patience(std::int64_t{1} << 40);
   int ran = 0, failed = 0;
-  for (const SpikingCell cell : {SpikingCell::lif, SpikingCell::alif}) {
+  for (const SpikingCell cell : {SpikingCell::lif, SpikingCell::alif, SpikingCell::adlif}) {
     for (const GatedNumber number :
          {GatedNumber::bf16, GatedNumber::f16, GatedNumber::tf32, GatedNumber::f32}) {
       for (const Sizes& sizes : kSizes) {
@@ -101,7 +104,7 @@ int run_all() {
         ++ran;
         if (why_not.empty() && runs(shape)) continue;
         ++failed;
-        std::printf("%s, %d samples of %d units: %s\n", cell == SpikingCell::lif ? "lif" : "alif",
+        std::printf("%s, %d samples of %d units: %s\n", kCells[static_cast<std::size_t>(cell)],
                     static_cast<int>(shape.batch), static_cast<int>(shape.hidden),
                     why_not.empty() ? "results are not finite" : why_not.c_str());
       }

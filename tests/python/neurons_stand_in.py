@@ -10,8 +10,8 @@ import torch
 from gated_stand_in import TYPES, _array, _unseen
 from spiking_reference import SURROGATES
 
-FIELDS = {"LIF": 1, "ALIF": 2}
-PARAMETERS = {"LIF": 2, "ALIF": 4}
+FIELDS = {"LIF": 1, "ALIF": 2, "ADLIF": 2}
+PARAMETERS = {"LIF": 2, "ALIF": 4, "ADLIF": 5}
 
 
 @dataclass
@@ -54,6 +54,11 @@ class Shape:
         if self.cell == "LIF":
             membrane = numbers[1] * fields[0] + kappa * current
             return [membrane], membrane - numbers[0], numbers[0]
+        if self.cell == "ADLIF":
+            adaptation = numbers[2] * fields[1] + numbers[3] * fields[0] + numbers[4] * before
+            stays = fields[0] - before * (fields[0] if self.hard else numbers[0])
+            membrane = numbers[1] * stays + kappa * (current - adaptation)
+            return [membrane, adaptation], membrane - numbers[0], numbers[0].expand_as(membrane)
         adaptation = numbers[2] * fields[1] + (1 - numbers[2]) * before
         level = numbers[0] + numbers[3] * adaptation
         kept = numbers[1] * fields[0] * (1 - before * self.hard)
@@ -62,7 +67,7 @@ class Shape:
 
     def after(self, kept, spikes, numbers):
         """The fields after a time step."""
-        if self.cell == "ALIF":
+        if self.cell != "LIF":
             return kept
         return [kept[0] - spikes * (kept[0] if self.hard else numbers[0])]
 
@@ -129,6 +134,20 @@ def backward(
             current = (membrane - numbers[1] * fields[0]) / kappa
             of_numbers[1] += du * (fields[0] - (current if s.normalised else 0))
             adjoint, back = [numbers[1] * du], 0
+        elif s.cell == "ADLIF":
+            membrane, adaptation = kept[:, t]
+            slope = s.slope(membrane - numbers[0])
+            du = adjoint[0] + slope * d
+            dw = adjoint[1] - kappa * du
+            reset = fields[0] if s.hard else numbers[0].expand_as(membrane)
+            stays = fields[0] - earlier * reset
+            of_numbers[0] += -slope * d - numbers[1] * (1 - hard) * earlier * du
+            of_numbers[1] += du * (stays - ((membrane - numbers[1] * stays) / kappa if s.normalised else 0))
+            of_numbers[2] += dw * fields[1]
+            of_numbers[3] += dw * fields[0]
+            of_numbers[4] += dw * earlier
+            back = numbers[4] * dw - (numbers[1] * reset * du if s.attached else 0)
+            adjoint = [numbers[1] * (1 - hard * earlier) * du + numbers[3] * dw, numbers[2] * dw]
         else:
             membrane, adaptation = kept[:, t]
             level = numbers[0] + numbers[3] * adaptation

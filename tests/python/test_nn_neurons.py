@@ -16,7 +16,8 @@ import ebb.nn  # noqa: E402
 from ebb.nn import _gated  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-KINDS = ["LIF", "ALIF"]
+KINDS = ["LIF", "ALIF", "AdLIF"]
+OWN = {"LIF": {}, "ALIF": {"tau_adp": 12.0, "beta": 0.6}, "AdLIF": {"tau_adp": 12.0, "a": 0.2, "b": 0.3}}
 UNITS = _gated.units_of
 
 
@@ -28,7 +29,7 @@ def on_a_gpu(monkeypatch):
 class Case:
     def __init__(self, kind, steps=60, batch=3, inputs=5, hidden=16, budget="60%", chunk=7, dtype=torch.float32, **how):
         torch.manual_seed(0)
-        units = {"threshold": 0.4, "tau_mem": 6.0} | ({"tau_adp": 12.0, "beta": 0.6} if kind == "ALIF" else {})
+        units = {"threshold": 0.4, "tau_mem": 6.0} | OWN[kind]
         learns = {"train_tau": True, "train_threshold": True}
         how = {**units, **learns, "surrogate": "fast_sigmoid", "sharpness": 5.0, **how}
         self.net = getattr(ebb.nn, kind)(inputs, hidden, budget=budget, chunk=chunk, dtype=dtype, **how)
@@ -42,7 +43,7 @@ class Case:
         own = {name.removesuffix("_l0"): tensor for name, tensor in self.net.state_dict().items()}
         self.cell.load_state_dict(own)
         self.x = torch.randn(steps, batch, hidden if inputs is None else inputs).to(dtype)
-        fields = [0.3 * torch.randn(batch, hidden).to(dtype) for _ in range(neurons_stand_in.FIELDS[kind])]
+        fields = [0.3 * torch.randn(batch, hidden).to(dtype) for _ in range(neurons_stand_in.FIELDS[kind.upper()])]
         self.states = [*fields, (torch.rand(batch, hidden) < 0.3).to(dtype)]
 
     def results(self, net=None, of_x=True):

@@ -20,7 +20,8 @@ from ebb.nn import _neurons, _surrogate  # noqa: E402
 if not _core.gated_architectures():
     pytest.skip("built without CUDA kernels", allow_module_level=True)
 
-KINDS = ["LIF", "ALIF"]
+KINDS = ["LIF", "ALIF", "AdLIF"]
+OWN = {"LIF": {}, "ALIF": {"tau_adp": 12.0, "beta": 0.6}, "AdLIF": {"tau_adp": 12.0, "a": 0.2, "b": 0.3}}
 NEAR = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 2e-1}  # a membrane to its threshold
 ALLOWED = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 3e-1}
 
@@ -44,7 +45,7 @@ class Forced(torch.autograd.Function):
 
 
 def pair(kind, inputs, hidden, dtype=torch.float32, budget="60%", chunk=None, **how):
-    units = {"threshold": 0.4, "tau_mem": 6.0} | ({"tau_adp": 12.0, "beta": 0.6} if kind == "ALIF" else {})
+    units = {"threshold": 0.4, "tau_mem": 6.0} | OWN[kind]
     how = {**units, "train_tau": True, "train_threshold": True, "sharpness": 5.0, **how}
     net = getattr(ebb.nn, kind)(inputs, hidden, budget=budget, chunk=chunk, device="cuda", dtype=dtype, **how)
     with torch.no_grad():

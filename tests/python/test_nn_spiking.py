@@ -23,8 +23,9 @@ import ebb.nn  # noqa: E402
 
 torch.set_num_threads(1)
 SIZES = (25, 3, 9, 53)  # time steps, batch, inputs, units: more than one word of spikes, more than a block of units
-KINDS = ["LIF", "ALIF"]
-FIELDS = {"LIF": 1, "ALIF": 2}
+KINDS = ["LIF", "ALIF", "AdLIF"]
+FIELDS = {"LIF": 1, "ALIF": 2, "AdLIF": 2}
+OWN = {"LIF": {}, "ALIF": {"tau_adp": 12.0, "beta": 0.6}, "AdLIF": {"tau_adp": 12.0, "a": 0.2, "b": 0.3}}
 UNITS = {"threshold": 0.4, "tau_mem": 6.0}
 
 
@@ -32,7 +33,7 @@ def layer_and_cell(kind, dtype=torch.float64, sizes=SIZES, seed=0, cell_options=
     """A layer and the cell of plain torch with the same parameters, each unit with its own numbers."""
     torch.manual_seed(seed)
     of_cell = {**UNITS, "train_tau": True, "train_threshold": True, **(cell_options or {})}
-    of_cell |= {"tau_adp": 12.0, "beta": 0.6} if kind == "ALIF" else {}
+    of_cell |= OWN[kind]
     layer = getattr(ebb.nn, kind)(*sizes[2:], dtype=dtype, **of_cell, **options)
     cell = getattr(ebb.nn, kind + "Cell")(*sizes[2:], dtype=dtype, **of_cell)
     with torch.no_grad():
@@ -233,7 +234,7 @@ def test_without_gradients(kind, mode):
 def test_names_copies_and_frozen_numbers(kind):
     layer, _ = layer_and_cell(kind, cell_options={"train_tau": False, "train_threshold": False})
     names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "threshold_l0", "tau_mem_l0"]
-    assert list(layer.state_dict()) == names + (["tau_adp_l0", "beta_l0"] if kind == "ALIF" else [])
+    assert list(layer.state_dict()) == names + [f"{name}_l0" for name in OWN[kind]]
     x = case(kind)[0]
     layer(x)[0].sum().backward()
     assert layer.threshold_l0.grad is None and layer.tau_mem_l0.grad is None

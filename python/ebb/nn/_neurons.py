@@ -18,7 +18,7 @@ from ebb.nn._gated import GatedKernel, units_of, widened
 from ebb.nn._gated_layer import GatedLayer, Gates, Leaves, Steps, Totals
 from ebb.nn._layout import Layout
 
-_FIELDS = {"LIF": 1, "ALIF": 2}  # numbers of a unit in a state, and those that are kept of a time step
+_FIELDS = {"LIF": 1, "ALIF": 2, "ADLIF": 2}  # numbers of a unit in a state, and those that are kept of a time step
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 

@@ -14,12 +14,12 @@ import torch
 from ebb._base.budget import BudgetLike
 from ebb._base.errors import Error
 from ebb.nn.rnn import GRU, LSTM, RNN
-from ebb.nn.spiking import ALIF, LIF, _decay
+from ebb.nn.spiking import ALIF, LIF, AdLIF, _decay
 
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "I32": torch.int32, "U8": torch.uint8}
 _TORCH: dict[str, Any] = {"rnn": torch.nn.RNN, "rnn_relu": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
 _BOUNDED: dict[str, Any] = {"rnn": RNN, "rnn_relu": RNN, "lstm": LSTM, "gru": GRU}
-_SPIKING: dict[str, Any] = {"lif": LIF, "alif": ALIF}
+_SPIKING: dict[str, Any] = {"lif": LIF, "alif": ALIF, "adlif": AdLIF}
 
 
 class Leaky(torch.nn.Linear):
@@ -198,7 +198,7 @@ def load(run: str | os.PathLike[str], *, budget: BudgetLike | None = None, nativ
         budget.
     native: as of :class:`ebb.nn.LSTM`.
 
-    Sparse weights become matrices with zeros. What neither ``torch.nn`` nor ``ebb.nn`` has (the cells adlif and egru,
+    Sparse weights become matrices with zeros. What neither ``torch.nn`` nor ``ebb.nn`` has (the cell egru,
     pipelined layers, ...) is refused by name. The module is in ``eval()`` mode.
 
     >>> net = ebb.load("run", budget="64MiB")  # doctest: +SKIP

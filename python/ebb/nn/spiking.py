@@ -181,6 +181,22 @@ class _ALIF(_Spiking):
         return (membrane, adaptation, spikes), spikes
 
 
+class _AdLIF(_Spiking):
+    _kind, _fields = "adlif", 2
+    _units = {"threshold": 1.0, "tau_mem": 20.0, "tau_adp": 100.0, "a": 0.5, "b": 1.0}
+
+    def step(self, carry: State, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        membrane, adaptation, spikes = carry
+        alpha, beta = _decay(self._own("tau_mem")), _decay(self._own("tau_adp"))
+        threshold, reset = self._own("threshold"), self._resetting(spikes)
+        adaptation = beta * adaptation + self._own("a") * membrane + self._own("b") * spikes
+        kept = membrane - reset * (membrane if self.reset == "hard" else threshold)
+        current = (1 - alpha if self.normalised else 1) * (self._sums(x, carry[-1]) - adaptation)
+        membrane = alpha * kept + current
+        spikes = self._spike(membrane - threshold)
+        return (membrane, adaptation, spikes), spikes
+
+
 class _Cell(_Spiking):
     def forward(self, carry: State | None, x: torch.Tensor) -> tuple[State, torch.Tensor]:
         return self.step(self.zero_state(x.size(0)) if carry is None else carry, x)
@@ -377,6 +393,13 @@ _WORDS: dict[str, dict[str, str]] = {
         "state": "membrane, adaptation, spikes",
         "arguments": _ARGUMENTS.format(units="tau_mem, tau_adp, beta (how far a spike lifts the threshold)"),
     },
+    "AdLIF": {
+        "what": "Neurons with an adaptation current (Bittar and Garner 2022)",
+        "state": "membrane, adaptation, spikes",
+        "arguments": _ARGUMENTS.format(
+            units="tau_mem, tau_adp, a and b (how far the membrane and a spike drive the adaptation)"
+        ),
+    },
 }
 
 
@@ -388,9 +411,17 @@ class ALIFCell(_Cell, _ALIF):
     __doc__ = _CELL.format(name="ALIF", **_WORDS["ALIF"])
 
 
+class AdLIFCell(_Cell, _AdLIF):
+    __doc__ = _CELL.format(name="AdLIF", **_WORDS["AdLIF"])
+
+
 class LIF(_Layer, _LIF):
     __doc__ = _LAYER.format(name="LIF", **_WORDS["LIF"])
 
 
 class ALIF(_Layer, _ALIF):
     __doc__ = _LAYER.format(name="ALIF", **_WORDS["ALIF"])
+
+
+class AdLIF(_Layer, _AdLIF):
+    __doc__ = _LAYER.format(name="AdLIF", **_WORDS["AdLIF"])
