@@ -23,7 +23,11 @@ from torch import Tensor
 import ebb.nn
 
 FIRING = 0.02  # of the inputs
-UNITS = {"LIF": {"threshold": 0.037, "tau_mem": 20.0}, "ALIF": {"threshold": 0.018, "tau_mem": 20.0, "tau_adp": 100.0}}
+UNITS = {
+    "LIF": {"threshold": 0.037, "tau_mem": 20.0},
+    "ALIF": {"threshold": 0.018, "tau_mem": 20.0, "tau_adp": 100.0},
+    "AdLIF": {"threshold": 0.037, "tau_mem": 20.0, "tau_adp": 100.0, "a": 0.1, "b": 0.01},
+}
 
 
 @dataclass(frozen=True)

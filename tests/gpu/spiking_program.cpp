@@ -24,7 +24,7 @@ bool runs(const SpikingShape& s) {
     return Array(GatedNumber::f32, count, scale);
   };
   const Array weights = numbers(s.hidden * s.hidden, 1 / static_cast<float>(s.hidden)),
-              given = floats(parameters * s.hidden, 0.9F), sums = numbers(rows, 1),
+              given = floats(parameters * s.hidden, 0.3F), sums = numbers(rows, 1),
               before = numbers(state, 1), fields_before = floats(fields * state, 1),
               outputs = numbers(rows, 0), fields_after = floats(fields * state, 0),
               kept = floats(spiking_kept(s), 0);
