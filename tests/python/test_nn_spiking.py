@@ -218,6 +218,41 @@ def test_other_numbers_run_in_plain_torch(kind):
     assert layer.report is None and layer.weight_hh_l0.grad is not None
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_native_code_can_be_declined(kind):
+    layer, cell = layer_and_cell(kind, native=False)
+    leaves = case(kind)
+    found = gradients(layer, leaves, lambda layer, x, state: layer(x, state))
+    wanted = gradients(cell, leaves, by_loop)
+    assert all(torch.equal(a, b) for a, b in zip([found[0], *found[1], *found[2]], [wanted[0], *wanted[1], *wanted[2]]))
+    assert layer.report is None
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_currents_instead_of_inputs(kind, recurrent):
+    """As a layer whose weights for inputs pass them on."""
+    torch.manual_seed(0)
+    how = {**UNITS, **OWN[kind], "recurrent": recurrent, "dtype": torch.float64}
+    bare, whole = getattr(ebb.nn, kind)(None, 7, **how), getattr(ebb.nn, kind)(7, 7, bias=False, **how)
+    assert not bare.bias and "weight_ih_l0" not in bare.state_dict()
+    with torch.no_grad():
+        whole.weight_ih_l0.copy_(torch.eye(7))
+        if recurrent:
+            whole.weight_hh_l0.copy_(bare.weight_hh_l0)
+    leaves = [2 * torch.rand(30, 3, 7, dtype=torch.float64)]
+    for budget in (None, "50%"):
+        bare.budget = budget
+        found = gradients(bare, leaves, lambda layer, x, state: layer(x))
+        wanted = gradients(whole, leaves, lambda layer, x, state: layer(x))
+        assert torch.equal(found[0], wanted[0]) and 0.02 < found[0].mean() < 0.98
+        torch.testing.assert_close(found[2][0], wanted[2][0])
+    with pytest.raises(ebb.Error, match=r"it must be \(time, batch, 7\)"):
+        bare(torch.rand(30, 3, 6, dtype=torch.float64))
+    with pytest.raises(ebb.Error, match="input_size is 0"):
+        getattr(ebb.nn, kind)(0, 7)
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_gradients(kind, mode):

@@ -15,8 +15,8 @@ from ebb.nn._layout import Layout
 
 
 class RecalledBlocks(GatedBlocks):
-    """One layer, forwards in time. A tape is what outputs do not tell: the c before the chunk, of an LSTM, or membranes. All else is made when the
-    chunk is reversed. Of the carry only the last one has its h, which is a row of the outputs elsewhere."""
+    """One layer, forwards in time. A tape is what outputs do not tell: the c before the chunk, of an LSTM, or membranes. All else is
+    made when the chunk is reversed. Of the carry only the last one has its h, which is a row of the outputs elsewhere."""
 
     recalls = True
 

@@ -185,7 +185,7 @@ def _layers(options: dict[str, Any], inputs: int, dtype: torch.dtype, how: dict[
     more |= {"normalised": options["normalised"], "reset": "hard" if options["hard_reset"] else "soft"}
     more |= {"surrogate": options["surrogate"] or "fast_sigmoid", "sharpness": options.get("sharpness")}
     more |= {"train_tau": options["train_tau"], "train_threshold": options["train_threshold"]}
-    more["budget"] = how["budget"]
+    more |= how
     kind = _SPIKING[cell]
     return torch.nn.ModuleList(kind(hidden if one else inputs, hidden, **common, **more) for one in range(layers))
 

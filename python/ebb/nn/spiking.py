@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent spiking layers, and the same as cells of plain torch for one time step."""
+"""Spiking layers, and the same as cells of plain torch for one time step."""
 
 from __future__ import annotations
 
@@ -216,6 +216,7 @@ class _Layer(_Spiking):
         chunk: int | None = None,
         strategy: str = "auto",
         graph: bool | None = None,
+        native: bool = True,
         **options: Any,
     ) -> None:
         _native.refuse_codec(self, options)
@@ -224,7 +225,7 @@ class _Layer(_Spiking):
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise Error(f"{type(self).__name__}: chunk is {chunk!r}; it must be 1 or more, or None")
         self.batch_first, self.budget, self.tiers = batch_first, budget, tiers
-        self.chunk, self.strategy = chunk, strategy
+        self.chunk, self.strategy, self.native = chunk, strategy, native
         self.graph = checked_graph(type(self).__name__, graph)
         self._runs = _native.Runs()
 
@@ -256,9 +257,10 @@ class _Layer(_Spiking):
             spikes = x.new_zeros(x.size(0), x.size(1), self.hidden_size)
         else:
             reason = _native.why_not(x, *self._in_order(), *state) or _native.fits(x.size(1))
-            if self.input_size is None and reason is None:
-                reason = "there are no weights for inputs"
-            if reason is not None and _neurons.why_not(self, x, [*self._in_order(), *state]) is None:
+            if self.input_size is None or not self.native:
+                reason = reason or "there are no weights for inputs, or plain torch is asked for"
+            kernels = self.native and _neurons.why_not(self, x, [*self._in_order(), *state]) is None
+            if reason is not None and kernels:
                 spikes, state, report = _neurons.run(self, x, state)
                 set_report(report)
                 return spikes.transpose(0, 1) if self.batch_first else spikes, state
@@ -346,7 +348,8 @@ class _Layer(_Spiking):
 
 
 _ARGUMENTS = """
-    bias, recurrent: whether there are biases, and weights among the units.
+    input_size: None leaves out the weights for inputs: inputs are the currents of the units, one for each.
+    bias, recurrent: whether there are biases (by default where inputs have weights), and weights among the units.
     surrogate: what stands in for the derivative of a spike: ``fast_sigmoid``, ``superspike``, ``arctan``,
         ``triangular``, ``boxcar``, ``multi_gaussian``; ``sharpness`` is its k, each has a value of its own.
     reset: ``"soft"`` takes the threshold off, ``"hard"`` sets the membrane to 0.
@@ -361,9 +364,11 @@ _LAYER = """{what}, over a sequence, in the memory you have.
     is a tuple of [B,H]: {state}.
 {arguments}
     budget, tiers, chunk, strategy: as of :class:`ebb.nn.LSTM`; None is no limit.
-    graph: as of :func:`ebb.scan`, which runs the layer on a GPU; native code takes no notice of it.
+    native: False runs plain torch, step by step, where the library's own code could run too.
+    graph: as of :func:`ebb.scan`, which runs what the library's own code does not; that takes no notice of it.
 
-    float32 and float64 on the CPU run in native code, others in plain torch, step by step, on a GPU as CUDA graphs in a budget.
+    float32 and float64 on the CPU run in native code if inputs have weights; bfloat16, float16 and float32 on a GPU in ebb's own
+    kernels. All else runs in plain torch, step by step, on a GPU as CUDA graphs in a budget.
 
     >>> import torch, ebb.nn
     >>> layer = ebb.nn.{name}(20, 32, budget="1MiB")
