@@ -84,6 +84,7 @@ def test_one_sequence_and_classes(tmp_path):
         "--cell lif --layers 2 --readout leaky",
         "--cell alif --hard-reset --train-tau",
         "--cell adlif --layers 2",
+        "--cell egru --layers 2",
         "--cell lstm --recurrent-density 0.5",
     ],
 )
@@ -108,7 +109,7 @@ def test_load(tmp_path, words, every_step):
 
 @pytest.mark.parametrize(
     ("words", "what"),
-    [("--cell egru", "the cell 'egru'"), ("--pipelined", "pipelined layers")]
+    [("--pipelined", "pipelined layers")]
     + [("--cell lif --synaptic", "synaptic currents"), ("--cell lif --max-activity 0.5", "max_activity")],
 )
 def test_load_refuses_by_name(tmp_path, words, what):

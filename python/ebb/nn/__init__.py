@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recurrent and spiking layers for PyTorch that train in the memory you have.
 
-``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF``, ``ALIF`` and
-``AdLIF`` spike. ``convert`` makes the layers of a
+``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF``, ``ALIF``,
+``AdLIF`` and ``EGRU`` spike. ``convert`` makes the layers of a
 model that is there already such ones, ``revert`` makes them torch's again.
 """
 
@@ -10,10 +10,11 @@ from ebb.nn._convert import convert, revert
 from ebb.nn._report import LayerReport
 from ebb.nn._trained import Leaky, Trained
 from ebb.nn.rnn import GRU, LSTM, RNN
-from ebb.nn.spiking import ALIF, LIF, AdLIF, AdLIFCell, ALIFCell, LIFCell
+from ebb.nn.spiking import ALIF, EGRU, LIF, AdLIF, AdLIFCell, ALIFCell, EGRUCell, LIFCell
 
 __all__ = [
     "ALIF",
+    "EGRU",
     "GRU",
     "LIF",
     "LSTM",
@@ -21,6 +22,7 @@ __all__ = [
     "ALIFCell",
     "AdLIF",
     "AdLIFCell",
+    "EGRUCell",
     "LIFCell",
     "LayerReport",
     "Leaky",

@@ -24,6 +24,8 @@ _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 def why_not(layer: Any, x: Tensor, others: list[Tensor]) -> str | None:
     """What keeps the kernels from running this layer; None: nothing does. `others`: its states and parameters."""
+    if layer.mode not in _FIELDS:
+        return f"there are no kernels for {type(layer).__name__}"
     if x.device.type != "cuda":
         return f"a tensor is on {x.device}"
     if torch.is_autocast_enabled("cuda"):

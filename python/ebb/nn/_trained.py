@@ -14,12 +14,12 @@ import torch
 from ebb._base.budget import BudgetLike
 from ebb._base.errors import Error
 from ebb.nn.rnn import GRU, LSTM, RNN
-from ebb.nn.spiking import ALIF, LIF, AdLIF, _decay
+from ebb.nn.spiking import ALIF, EGRU, LIF, AdLIF, _decay
 
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "I32": torch.int32, "U8": torch.uint8}
 _TORCH: dict[str, Any] = {"rnn": torch.nn.RNN, "rnn_relu": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
 _BOUNDED: dict[str, Any] = {"rnn": RNN, "rnn_relu": RNN, "lstm": LSTM, "gru": GRU}
-_SPIKING: dict[str, Any] = {"lif": LIF, "alif": ALIF, "adlif": AdLIF}
+_SPIKING: dict[str, Any] = {"lif": LIF, "alif": ALIF, "adlif": AdLIF, "egru": EGRU}
 
 
 class Leaky(torch.nn.Linear):
@@ -181,10 +181,11 @@ def _layers(options: dict[str, Any], inputs: int, dtype: torch.dtype, how: dict[
         common["dropout"] = options["dropout"] if layers > 1 else 0.0
         kind = _TORCH[cell] if how["budget"] is None else _BOUNDED[cell]
         return kind(inputs, hidden, layers, **common)
-    more = {"recurrent": options["recurrent"], "attached_reset": options["attached_reset"]}
-    more |= {"normalised": options["normalised"], "reset": "hard" if options["hard_reset"] else "soft"}
-    more |= {"surrogate": options["surrogate"] or "fast_sigmoid", "sharpness": options.get("sharpness")}
-    more |= {"train_tau": options["train_tau"], "train_threshold": options["train_threshold"]}
+    more = {"recurrent": options["recurrent"], "train_threshold": options["train_threshold"]}
+    more |= {"surrogate": options["surrogate"] or None, "sharpness": options.get("sharpness")}
+    if cell != "egru":
+        more |= {"attached_reset": options["attached_reset"], "reset": "hard" if options["hard_reset"] else "soft"}
+        more |= {"normalised": options["normalised"], "train_tau": options["train_tau"]}
     more |= how
     kind = _SPIKING[cell]
     return torch.nn.ModuleList(kind(hidden if one else inputs, hidden, **common, **more) for one in range(layers))
@@ -198,8 +199,8 @@ def load(run: str | os.PathLike[str], *, budget: BudgetLike | None = None, nativ
         budget.
     native: as of :class:`ebb.nn.LSTM`.
 
-    Sparse weights become matrices with zeros. What neither ``torch.nn`` nor ``ebb.nn`` has (the cell egru,
-    pipelined layers, ...) is refused by name. The module is in ``eval()`` mode.
+    Sparse weights become matrices with zeros. What neither ``torch.nn`` nor ``ebb.nn`` has (pipelined layers, synaptic currents, ...) is
+    refused by name. The module is in ``eval()`` mode.
 
     >>> net = ebb.load("run", budget="64MiB")  # doctest: +SKIP
     >>> outputs = net(inputs)  # doctest: +SKIP

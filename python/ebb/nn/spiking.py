@@ -37,6 +37,9 @@ class _Spiking(torch.nn.Module):
     _fields: ClassVar[int]  # arrays of a state beside the spikes
     _units: ClassVar[dict[str, float]]  # numbers that each unit has, and their value if left out
     _ending: ClassVar[str] = ""
+    _gates: ClassVar[int] = 1
+    _biases: ClassVar[tuple[str, ...]] = ("bias_ih",)
+    _surrogate: ClassVar[str] = "fast_sigmoid"
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class _Spiking(torch.nn.Module):
         *,
         bias: bool | None = None,
         recurrent: bool = True,
-        surrogate: str = "fast_sigmoid",
+        surrogate: str | None = None,
         sharpness: float | None = None,
         reset: str = "soft",
         attached_reset: bool = False,
@@ -70,15 +73,17 @@ class _Spiking(torch.nn.Module):
             raise Error(f"{name}: reset is {reset!r}; it must be 'soft' (the threshold is taken off) or 'hard' (to 0)")
         bias = input_size is not None if bias is None else bias
         self.input_size, self.hidden_size, self.bias, self.recurrent = input_size, hidden_size, bias, recurrent
-        self.surrogate, self.sharpness = surrogate, sharpness_of(surrogate, sharpness)
+        self.surrogate = self._surrogate if surrogate is None else surrogate
+        self.sharpness = sharpness_of(self.surrogate, sharpness)
         self.reset, self.attached_reset, self.normalised = reset, attached_reset, normalised
         options: dict[str, Any] = {"device": device, "dtype": dtype}
+        rows = self._gates * hidden_size
         if input_size is not None:
-            self._add("weight_ih", torch.empty(hidden_size, input_size, **options))
+            self._add("weight_ih", torch.empty(rows, input_size, **options))
         if recurrent:
-            self._add("weight_hh", torch.empty(hidden_size, hidden_size, **options))
-        if bias:
-            self._add("bias_ih", torch.empty(hidden_size, **options))
+            self._add("weight_hh", torch.empty(rows, hidden_size, **options))
+        for name in self._own_biases():
+            self._add(name, torch.empty(rows, **options))
         for unit, value in {**self._units, **units}.items():
             learns = train_threshold if unit == "threshold" else train_tau
             self._add(unit, torch.full((hidden_size,), float(value), **options), learns)
@@ -92,9 +97,12 @@ class _Spiking(torch.nn.Module):
 
     def _in_order(self) -> list[torch.Tensor]:
         """Parameters in the order of the native layout."""
-        there = {"weight_ih": self.input_size is not None, "weight_hh": self.recurrent, "bias_ih": self.bias}
+        there = {"weight_ih": self.input_size is not None, "weight_hh": self.recurrent}
         weights = [name for name, yes in there.items() if yes]
-        return [self._own(name) for name in (*weights, *self._units)]
+        return [self._own(name) for name in (*weights, *self._own_biases(), *self._units)]
+
+    def _own_biases(self) -> list[str]:
+        return [name for name in self._biases if self.bias and (self.recurrent or name != "bias_hh")]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -120,8 +128,8 @@ class _Spiking(torch.nn.Module):
                 if count is not None:
                     bound = math.sqrt(3 / count)
                     self._own(name).uniform_(-bound, bound)
-            if self.bias:
-                self._own("bias_ih").zero_()
+            for name in self._own_biases():
+                self._own(name).zero_()
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, surrogate={self.surrogate!r}, reset={self.reset!r}"
@@ -195,6 +203,35 @@ class _AdLIF(_Spiking):
         membrane = alpha * kept + current
         spikes = self._spike(membrane - threshold)
         return (membrane, adaptation, spikes), spikes
+
+
+class _EGRU(_Spiking):
+    _kind, _fields, _units, _gates = "egru", 1, {"threshold": 0.1}, 3
+    _biases, _surrogate = ("bias_ih", "bias_hh"), "triangular"
+
+    def __init__(self, input_size: int, hidden_size: int, **options: Any) -> None:
+        name = type(self).__name__
+        for option in ("reset", "attached_reset", "normalised", "train_tau"):
+            if option in options:
+                raise TypeError(f"{name} has no argument {option!r}")
+        if input_size is None:
+            raise Error(f"{name}: input_size is None; it must be 1 or more")
+        super().__init__(input_size, hidden_size, **options)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, surrogate={self.surrogate!r}"
+
+    def step(self, carry: State, x: torch.Tensor) -> tuple[State, torch.Tensor]:
+        cell, output = carry
+        bias, own_bias = (self._own(name) if name in self._own_biases() else None for name in self._biases)
+        update, reset, given = torch.nn.functional.linear(x, self._own("weight_ih"), bias).chunk(3, -1)
+        if self.recurrent:
+            own = torch.nn.functional.linear(output, self._own("weight_hh"), own_bias).chunk(3, -1)
+            update, given = update + own[0], given + torch.sigmoid(reset + own[1]) * own[2]
+        update = torch.sigmoid(update)
+        cell = update * torch.tanh(given) + (1 - update) * cell - output
+        output = cell * self._spike(cell - self._own("threshold"))
+        return (cell, output), output
 
 
 class _Cell(_Spiking):
@@ -337,14 +374,17 @@ class _Layer(_Spiking):
             threads=torch.get_num_threads(),
         )
         group = _native.Group(self._runs, setting, 0, self.batch_first)
-        states = [own.unsqueeze(0) for own in state]
+        # Native cells have what they give out first among the fields where it is one.
+        first = self._kind == "egru"
+        states = [own.unsqueeze(0) for own in (reversed(state) if first else state)]
         lease = self._runs.lease(setting)
         output, finals = _native.run_group(group, lease, x, states, parameters)
         if keeps:
             self._runs.begin(0)
             set_report(self._runs.told.report)
         # The last spikes are outputs, and their gradient goes that way.
-        return output, (*(own.squeeze(0) for own in finals[:-1]), output[-1])
+        fields = finals[1:] if first else finals[:-1]
+        return output, (*(own.squeeze(0) for own in fields), output[-1])
 
 
 _ARGUMENTS = """
@@ -405,6 +445,15 @@ _WORDS: dict[str, dict[str, str]] = {
             units="tau_mem, tau_adp, a and b (how far the membrane and a spike drive the adaptation)"
         ),
     },
+    "EGRU": {
+        "what": "Event-based gated recurrent units (Subramoney et al. 2022), which give out 0 below their threshold",
+        "state": "cell, outputs",
+        "arguments": """
+    bias, recurrent: whether there are biases, and weights among the units.
+    surrogate: what stands in for the derivative of an event, as of :class:`ebb.nn.LIF`; ``triangular`` if left out.
+    threshold: to begin with, the same for each unit; train_threshold: whether it learns.
+""",
+    },
 }
 
 
@@ -420,6 +469,10 @@ class AdLIFCell(_Cell, _AdLIF):
     __doc__ = _CELL.format(name="AdLIF", **_WORDS["AdLIF"])
 
 
+class EGRUCell(_Cell, _EGRU):
+    __doc__ = _CELL.format(name="EGRU", **_WORDS["EGRU"])
+
+
 class LIF(_Layer, _LIF):
     __doc__ = _LAYER.format(name="LIF", **_WORDS["LIF"])
 
@@ -430,3 +483,7 @@ class ALIF(_Layer, _ALIF):
 
 class AdLIF(_Layer, _AdLIF):
     __doc__ = _LAYER.format(name="AdLIF", **_WORDS["AdLIF"])
+
+
+class EGRU(_Layer, _EGRU):
+    __doc__ = _LAYER.format(name="EGRU", **_WORDS["EGRU"])
