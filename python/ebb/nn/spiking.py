@@ -400,15 +400,14 @@ _ARGUMENTS = """
 """
 _LAYER = """{what}, over a sequence, in the memory you have.
 
-    ``layer(input, state=None) -> (spikes, state)``; input [T,B,I], spikes [T,B,H] of 0 and 1, or batch first; the state
+    ``layer(input, state=None) -> (spikes, state)``; input [T,B,I], spikes [T,B,H], {spikes}, or batch first; the state
     is a tuple of [B,H]: {state}.
 {arguments}
     budget, tiers, chunk, strategy: as of :class:`ebb.nn.LSTM`; None is no limit.
     native: False runs plain torch, step by step, where the library's own code could run too.
     graph: as of :func:`ebb.scan`, which runs what the library's own code does not; that takes no notice of it.
 
-    float32 and float64 on the CPU run in native code if inputs have weights; bfloat16, float16 and float32 on a GPU in ebb's own
-    kernels. All else runs in plain torch, step by step, on a GPU as CUDA graphs in a budget.
+    {runs} All else runs in plain torch, step by step, on a GPU as CUDA graphs in a budget.
 
     >>> import torch, ebb.nn
     >>> layer = ebb.nn.{name}(20, 32, budget="1MiB")
@@ -427,18 +426,26 @@ _CELL = """{what}, one time step in plain torch.
     >>> spikes.shape
     torch.Size([4, 32])
     """
+_OF_SPIKES = {
+    "spikes": "of 0 and 1",
+    "runs": """float32 and float64 on the CPU run in native code if inputs have weights; bfloat16, float16 and float32 on a GPU in
+    ebb's own kernels.""",
+}
 _WORDS: dict[str, dict[str, str]] = {
     "LIF": {
+        **_OF_SPIKES,
         "what": "Leaky integrate-and-fire neurons",
         "state": "membrane, spikes",
         "arguments": _ARGUMENTS.format(units="tau_mem"),
     },
     "ALIF": {
+        **_OF_SPIKES,
         "what": "Neurons with an adaptive threshold",
         "state": "membrane, adaptation, spikes",
         "arguments": _ARGUMENTS.format(units="tau_mem, tau_adp, beta (how far a spike lifts the threshold)"),
     },
     "AdLIF": {
+        **_OF_SPIKES,
         "what": "Neurons with an adaptation current (Bittar and Garner 2022)",
         "state": "membrane, adaptation, spikes",
         "arguments": _ARGUMENTS.format(
@@ -446,6 +453,8 @@ _WORDS: dict[str, dict[str, str]] = {
         ),
     },
     "EGRU": {
+        "spikes": "0 or a number above the threshold",
+        "runs": "float32 and float64 on the CPU run in native code.",
         "what": "Event-based gated recurrent units (Subramoney et al. 2022), which give out 0 below their threshold",
         "state": "cell, outputs",
         "arguments": """
