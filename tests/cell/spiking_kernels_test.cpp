@@ -28,6 +28,7 @@ struct Case {
   Surrogate surrogate = Surrogate::fast_sigmoid;
   float sharpness = 5;
   bool apart = false;  // no recurrent weights
+  bool bare = false;   // outputs have no gradient, and nobody wants those of parameters
 };
 
 double psi_of(Surrogate kind, double x, double k) {
@@ -55,7 +56,7 @@ class Emulated {
       parameters.push_back(0.6F + 0.5F * random());  // threshold, decays, beta
     for (std::size_t i = 0; i < rows_; ++i) {
       given.push_back(number(3 * random() + 1));
-      outputs_gradient.push_back(number(random()));
+      outputs_gradient.push_back(number(c.bare ? 0.F : random()));
     }
     for (std::size_t i = 0; i < state_; ++i) {
       before.push_back(number(random() > 0 ? 1.F : 0.F));
@@ -111,13 +112,13 @@ class Emulated {
                               outputs.data(),
                               before.data(),
                               fields_before.data(),
-                              outputs_gradient.data(),
+                              c_.bare ? nullptr : outputs_gradient.data(),
                               after_gradient.data(),
                               fields_gradient.data(),
                               sums_gradient.data(),
                               before_gradient.data(),
                               fields_before_gradient.data(),
-                              parameters_gradient.data()};
+                              c_.bare ? nullptr : parameters_gradient.data()};
     run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, 0),
              [&] { neurons_backward<Cell, T, units, slices>(s, neurons, b); });
   }
@@ -148,15 +149,17 @@ class Emulated {
                              outputs.data(),
                              fields_before.data(),
                              kept.data(),
-                             outputs_gradient.data(),
+                             c_.bare ? nullptr : outputs_gradient.data(),
                              after_gradient.data(),
                              fields_gradient.data(),
                              sums_gradient.data(),
                              before_gradient.data(),
                              fields_before_gradient.data(),
-                             parameters_gradient.data()};
-    run_grid(x, 1, kRecallThreads, kApartShared,
-             [&] { apart_backward<Cell, T, true>(s, neurons, b); });
+                             c_.bare ? nullptr : parameters_gradient.data()};
+    run_grid(x, 1, kRecallThreads, kApartShared, [&] {
+      if (c_.bare) return apart_backward<Cell, T, false>(s, neurons, b);
+      apart_backward<Cell, T, true>(s, neurons, b);
+    });
   }
 
   // Every result against double that fires where the kernel does, `near` where T rounds.
@@ -296,7 +299,7 @@ class Emulated {
       expect(before_gradient[at], all[u].carried + of_spikes[u]);
       for (std::size_t k = 0; k < kFields; ++k)
         expect(fields_before_gradient[k * state_ + at], all[u].adjoint[k]);
-      for (std::size_t k = 0; k < kParameters; ++k)
+      for (std::size_t k = 0; k < (c_.bare ? 0 : kParameters); ++k)
         expect(parameters_gradient[k * state_ + at], all[u].of_parameters[k]);
     }
   }
@@ -357,6 +360,19 @@ TEST(Spiking, WithoutRecurrentWeights) {
       EXPECT_LT(lif.rate(), 0.98);
     }
   }
+}
+// As most layers are: thresholds and time constants do not learn, and a loss may read states alone.
+TEST(Spiking, WhatIsNotWanted) {
+  Case c{40, 3, 32, 1};
+  c.bare = true;
+  Emulated<LifMath<false>, float> recurrent(c);
+  recurrent.run<16, 1>();
+  recurrent.expect_right(1e-5);
+  c.apart = true;
+  Emulated<AlifMath, float> apart(c);
+  apart.run_apart();
+  apart.expect_right(1e-5);
+  EXPECT_TRUE(std::isnan(apart.parameters_gradient[0]));
 }
 TEST(Spiking, GivesUpWhereABlockIsMissing) {
   Emulated<LifMath<false>, float> run({3, 5, 64, 1});

@@ -10,6 +10,8 @@ import torch
 from gated_stand_in import TYPES, _array, _unseen
 from spiking_reference import SURROGATES
 
+from ebb._loop.arguments import transform_of
+
 FIELDS = {"LIF": 1, "ALIF": 2, "ADLIF": 2}
 PARAMETERS = {"LIF": 2, "ALIF": 4, "ADLIF": 5}
 
@@ -112,6 +114,8 @@ def backward(
     if s.recurrent:
         kept = s.kept(kept)
     else:
+        if count_of_kept(s) > 0:  # to be there, and of no use afterwards
+            _array(kept, (count_of_kept(s),), torch.float32).fill_(float("nan"))
         kept = torch.empty(FIELDS[s.cell], s.steps, s.batch, s.hidden)
         _recall(s, parameters, sums, before, outputs, fields_before, kept)
     w, numbers, out = s.weights(weights), s.numbers(parameters), s.rows(outputs)
@@ -188,4 +192,5 @@ def use(monkeypatch):
     gated_stand_in.use(monkeypatch)
     for module in (_apart, _neurons):
         monkeypatch.setattr(module, "_core", Core)
-    monkeypatch.setattr(_neurons, "why_not", lambda layer, x, others: None)
+    monkeypatch.setattr(_neurons, "units_of", lambda hidden, dtype: hidden)
+    monkeypatch.setattr(_neurons, "why_not", lambda layer, x, others: transform_of([x, *others]))

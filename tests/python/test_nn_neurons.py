@@ -4,6 +4,10 @@ float64 that fires where the layer does."""
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -13,7 +17,7 @@ from spiking_reference import SURROGATES  # noqa: E402
 
 import ebb  # noqa: E402
 import ebb.nn  # noqa: E402
-from ebb.nn import _gated  # noqa: E402
+from ebb.nn import _gated, _neurons  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KINDS = ["LIF", "ALIF", "AdLIF"]
@@ -96,7 +100,8 @@ def test_surrogates(kind, surrogate):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_sizes(kind, bias, monkeypatch):
-    monkeypatch.setattr(_gated, "units_of", UNITS)
+    for module in (_gated, _neurons):
+        monkeypatch.setattr(module, "units_of", UNITS)
     for hidden in (13, 16, 20):
         Case(kind, hidden=hidden, bias=bias).check()
 
@@ -138,6 +143,105 @@ def test_neurons_alone(kind):
     assert x.grad[-1].abs().max() > 0
     with torch.no_grad():
         assert torch.equal(y, case.net(case.x)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_16_bits(kind, dtype, monkeypatch):
+    """Spikes may differ from those of float64; whatever the budget is, they and all gradients are the same."""
+    for module in (_gated, _neurons):
+        monkeypatch.setattr(module, "units_of", UNITS)
+    for how in ({}, {"recurrent": False}, {"inputs": None, "recurrent": False}):
+        found = [Case(kind, dtype=dtype, budget=budget, **how).results() for budget in ("memory", None)]
+        assert same(*found) and all(tensor is None or tensor.isfinite().all() for tensor in found[0])
+        case = Case(kind, dtype=dtype, **how)
+        right = case.results(case.cell)
+        assert float((right[0] != found[0][0].double()).double().mean()) < 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_anomaly_mode_sees_nothing(kind, monkeypatch):
+    """Not in units either that are there for the kernels alone."""
+    for module in (_gated, _neurons):
+        monkeypatch.setattr(module, "units_of", UNITS)
+    with torch.autograd.detect_anomaly(check_nan=True):
+        Case(kind, hidden=13).results()
+
+
+def test_costs_are_not_those_of_other_layers():
+    """Their weights look alike: those of inputs, and those among units."""
+
+    def least(**how):
+        with pytest.raises(ebb.Error) as refused:
+            Case("ALIF", steps=200, batch=4, hidden=64, budget=1, chunk=20, bias=False, **how).results()
+        return refused.value.least_budget
+
+    first = least(inputs=None), least(inputs=64, recurrent=False)
+    assert first[0] != first[1]
+    Case("ALIF", steps=200, batch=4, hidden=64, budget=None, chunk=20, bias=False, inputs=64, recurrent=False).results()
+    assert first == (least(inputs=None), least(inputs=64, recurrent=False))
+
+
+@pytest.mark.parametrize("how", [{}, {"hidden": 13}, {"inputs": None, "recurrent": False, "chunk": None}], ids=str)
+def test_nothing_stays(how, monkeypatch):
+    """Without the collector of cycles."""
+    for module in (_gated, _neurons):
+        monkeypatch.setattr(module, "units_of", UNITS)
+    case = Case("LIF", budget=None, **how)
+    gone = weakref.ref(case.net.threshold_l0)
+    gc.collect()
+    gc.disable()
+    try:
+        y, last = case.net(case.x)
+        y.sum().backward()
+        del case, y, last
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_saved_tensors_in_another_order():
+    case = Case("ALIF", inputs=None, recurrent=False, budget=None, chunk=None)
+    wanted = case.results()
+
+    def turned(tensor):
+        return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, turned):
+        assert same(wanted, case.results())
+
+
+@pytest.mark.parametrize("how", [{}, {"inputs": None, "recurrent": False, "chunk": None}], ids=str)
+def test_what_only_autograd_can_do(how):
+    case = Case("LIF", budget=None, **how)
+    x = case.x.clone().requires_grad_()
+    with pytest.raises(ebb.Error, match="native=False"):
+        torch.autograd.grad(case.net(x)[0].sum(), x, create_graph=True)
+    case.net.native = False
+    torch.autograd.grad(case.net(x)[0].sum(), x, create_graph=True)
+    case.net.native = True
+    said = pytest.raises(RuntimeError, match="forward AD|jvp")  # by the loop in plain torch
+    with torch.autograd.forward_ad.dual_level(), said:
+        case.net(torch.autograd.forward_ad.make_dual(case.x, torch.ones_like(case.x)))
+
+
+def test_reports_and_states():
+    case = Case("LIF")
+    case.results()
+    assert case.net.report.peak <= case.net.report.budget and str(case.net.report) == str(ebb.last_report())
+    alone = Case("LIF", inputs=None, recurrent=False, budget=None, chunk=None)
+    alone.results()
+    assert alone.net.report is None
+    with torch.no_grad():
+        y, (_, spikes) = alone.net(alone.x)
+        before = y.clone()
+        spikes.add_(1)
+    assert torch.equal(y, before)
+    again = copy.deepcopy(case.net)
+    assert same(case.results(), case.results(again))
+    for flags in ({"bias": 3}, {"recurrent": "no"}):
+        with pytest.raises(ebb.Error, match="it must be True or False"):
+            ebb.nn.LIF(4, 8, **flags)
 
 
 def test_the_inputs_are_left_alone():

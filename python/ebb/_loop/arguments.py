@@ -97,16 +97,21 @@ def refuse_captures(name: str) -> None:
         )
 
 
-def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
-    """vmap, grad transforms and forward-mode derivatives."""
+def transform_of(tensors: list[Tensor]) -> str | None:
+    """What torch does around a call that only autograd can follow; None: nothing."""
     peek = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     if peek is not None and peek() is not None:
-        raise Error(f"{name}: torch.func transforms (vmap, grad, jvp) do not go through a budget; leave budget= out")
+        return "torch.func transforms (vmap, grad, jvp)"
     forward_ad = torch.autograd.forward_ad
     if getattr(forward_ad, "_current_level", -1) >= 0:
-        for tensor in tensors:
-            if forward_ad.unpack_dual(tensor).tangent is not None:
-                raise Error(f"{name}: forward-mode derivatives do not go through a budget; leave budget= out")
+        if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+            return "forward-mode derivatives"
+    return None
+
+
+def refuse_transforms(name: str, tensors: list[Tensor]) -> None:
+    if (found := transform_of(tensors)) is not None:
+        raise Error(f"{name}: {found} do not go through a budget; leave budget= out")
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ebb import _core
+from ebb._base.errors import Error
 from ebb.nn import _gated
 
 
@@ -43,9 +43,13 @@ class _Apart(torch.autograd.Function):
         return outputs, after
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, of_outputs: Tensor | None, of_after: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, numbers, spikes, fields, outputs = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            raise Error(
+                "gradients of gradients (create_graph=True) do not go through kernels; pass native=False", "unavailable"
+            )
+        # Hooks of others may have packed them and return them in any order.
+        x, numbers, spikes, fields, outputs = (tensor.contiguous() for tensor in ctx.saved_tensors)
         of_x = torch.empty_like(x)
         of_spikes = torch.zeros(spikes.shape, dtype=torch.float32, device=x.device)
         of_fields = (

@@ -45,6 +45,7 @@ class _Kernel:
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self.weights = weights
         self.alike = False  # with and without gradients
+        self.kin: tuple[Any, ...] = ()
         self.dtypes: list[torch.dtype] = []  # of the output and of the states; none: as they come
         self._mode, self._bias, self.layers, self._backwards = layer.mode, layer.bias, layers, backwards
 
@@ -217,6 +218,7 @@ def in_chunks(
             sizes is not None,
             backwards,
             type(kernel),
+            kernel.kin,
             recalled,
             len(kernel.weights),
             *surroundings_key([*states, *kernel.weights], [x[: sizes is None]], x.device),

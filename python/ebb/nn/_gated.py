@@ -90,6 +90,7 @@ class GatedKernel:
 
     alike = False
     dtypes: list[torch.dtype] = []
+    kin: tuple[Any, ...] = ()  # what costs depend on beside sizes
 
     def __init__(self, layer: Any, weights: list[Tensor], layers: int, backwards: bool):
         self._mode, self.hidden = layer.mode, layer.hidden_size
@@ -111,6 +112,11 @@ class GatedKernel:
 
     def _of_layers(self, of_weights: list[Any]) -> list[list[Any]]:
         return [of_weights[k * self._each : (k + 1) * self._each] for k in range(self.layers)]
+
+    @property
+    def made(self) -> list[Tensor]:
+        """Weights that are not the caller's, but made of them."""
+        return self.weights if self.widens else []
 
     @property
     def units(self) -> int:
@@ -246,8 +252,9 @@ class GatedBlocks(Segments):
         self._ones: Tensor | None = None  # for sums over rows
         self.params = kernel.weights
         # Sums for weights in float32 that are the caller's are handed out as they are, those for others are not.
-        own = kernel.weights if kernel.widens else []
-        summed = [w for w in kernel.weights if w.requires_grad and (own or w.dtype != torch.float32)]
+        own = kernel.made
+        ours = {id(weight) for weight in own}
+        summed = [w for w in kernel.weights if w.requires_grad and (id(w) in ours or w.dtype != torch.float32)]
         self.beside = sum(rounded(4 * weight.numel(), x.device) for weight in summed)
         self.beside += sum(rounded(weight.nbytes, x.device) for weight in own)
         self.beside += sum(rounded(tensor.nbytes, x.device) for tensor in (*kernel.own, *self._layouts.held))

@@ -5,6 +5,7 @@ and tell all that the backward pass needs but the membranes before a chunk."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from ebb import _core
 from ebb._base.budget import allowance_of
+from ebb._loop.arguments import transform_of
 from ebb.nn import _apart, _products
 from ebb.nn._chunks import in_chunks
 from ebb.nn._gated import GatedKernel, units_of, widened
@@ -30,6 +32,8 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor]) -> str | None:
         return f"a tensor is on {x.device}"
     if torch.is_autocast_enabled("cuda"):
         return "autocast is on"
+    if (reason := transform_of([x, *others])) is not None:
+        return reason
     if x.dtype not in _DTYPES or any(other.dtype != x.dtype or other.device != x.device for other in others):
         return "inputs, states and parameters differ in dtype or device, or are of no dtype that kernels take"
     if (reason := _products.why_not(x.dtype)) is not None:
@@ -38,7 +42,7 @@ def why_not(layer: Any, x: Tensor, others: list[Tensor]) -> str | None:
     if layer.input_size is None and units != layer.hidden_size:
         return f"{layer.hidden_size} units with recurrent weights, and none for inputs, are not a multiple of {units_of(1, x.dtype)}"
     with torch.cuda.device(x.device):
-        return _core.spiking_unfit(_shape(layer, x.dtype, 1, x.shape[1], units)) or None
+        return _core.spiking_unfit(_how(layer, x.dtype)(1, x.shape[1], units)) or None
 
 
 def _units(layer: Any, dtype: torch.dtype) -> int:
@@ -57,13 +61,10 @@ def _number(dtype: torch.dtype) -> str:
     return "tf32" if dtype == torch.float32 and _tf32() else str(dtype).removeprefix("torch.")
 
 
-def _shape(layer: Any, dtype: torch.dtype, steps: int, batch: int, units: int) -> Any:
-    return _core.SpikingShape(
-        layer.mode,
-        _number(dtype),
-        steps,
-        batch,
-        units,
+def _how(layer: Any, dtype: torch.dtype) -> Callable[[int, int, int], Any]:
+    """Shapes of so many time steps, samples and units, as the layer and torch are set now."""
+    first = layer.mode, _number(dtype)
+    then = (
         layer.reset == "hard",
         layer.attached_reset,
         layer.normalised,
@@ -71,6 +72,7 @@ def _shape(layer: Any, dtype: torch.dtype, steps: int, batch: int, units: int) -
         layer.sharpness,
         layer.recurrent,
     )
+    return lambda steps, batch, units: _core.SpikingShape(*first, steps, batch, units, *then)
 
 
 def run(layer: Any, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...], Any]:
@@ -78,9 +80,9 @@ def run(layer: Any, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple
     *weights, numbers = layer.for_kernels()
     if layer.needs_no_plan:
         *fields, before = state
-        shape = _shape(layer, x.dtype, x.shape[0], x.shape[1], layer.hidden_size)
+        shape = _how(layer, x.dtype)(x.shape[0], x.shape[1], layer.hidden_size)
         spikes, after = _apart.run(shape, x, numbers, before, torch.stack(fields).float())
-        return spikes, (*(field.to(x.dtype) for field in after), spikes[-1]), None
+        return spikes, (*(field.to(x.dtype) for field in after), spikes[-1].clone()), None
     kernel = SpikingKernel(layer, weights, numbers)
     allowed = allowance_of("speed" if layer.budget is None else layer.budget)
     final, spikes, report = in_chunks(
@@ -99,12 +101,16 @@ class SpikingKernel(GatedKernel):
         if beyond > 0:
             weights = widened(layer.hidden_size, weights)
             # A unit without weights stays at 0, below any threshold above it.
-            numbers = torch.nn.functional.pad(numbers, (0, beyond), value=1.0)
-        self._dtype = dtype
+            numbers = torch.nn.functional.pad(numbers, (0, beyond), value=0.5)
+        self._dtype, self.kin = dtype, (layer.input_size is None, layer.recurrent)
         super().__init__(layer, [*weights, numbers], 1, False)
 
     def _layers(self, layer: Any) -> list[GatedLayer]:
         return [SpikingLayer(layer, self.weights)]
+
+    @property
+    def made(self) -> list[Tensor]:
+        return super().made or self.weights[-1:]
 
     @property
     def units(self) -> int:
@@ -133,11 +139,17 @@ class SpikingLayer(GatedLayer):
         super().__init__(layer.mode, _number(dtype), [*own, *weights], layer.hidden_size, False)
         self._numbers = numbers.detach().contiguous()
         self._fields = _FIELDS[layer.mode]
-        self._shape_of = functools.cache(lambda rows, batch: _shape(layer, dtype, rows // batch, batch, self.hidden))
+        self._how = _how(layer, dtype)
 
     @functools.cached_property
     def _both(self) -> Tensor | None:
         return self._biases[0] if self._biases else None
+
+    def _shape(self, rows: int, batch: int) -> Any:
+        found = self._shapes.get((rows, batch))
+        if found is None:
+            found = self._shapes[rows, batch] = self._how(rows // batch, batch, self.hidden)
+        return found
 
     def shape_of_leaf(self, leaf: int, batch: int) -> tuple[int, ...]:
         return (batch, self.hidden) if leaf == 0 else (self._fields, batch, self.hidden)
@@ -163,7 +175,7 @@ class SpikingLayer(GatedLayer):
         assert sums is not None and field is not None and recorded is None
         after = torch.empty_like(field)
         _core.spiking_forward(
-            self._shape_of(layout.rows, layout.stretches[0].batch),
+            self._shape(layout.rows, layout.stretches[0].batch),
             self._w_hh.data_ptr(),
             self._numbers.data_ptr(),
             sums.data_ptr(),
@@ -177,7 +189,7 @@ class SpikingLayer(GatedLayer):
 
     def recall(self, x: Tensor, layout: Layout, field: Tensor | None, steps: Steps, stream: int) -> Gates:
         assert field is not None
-        shape = self._shape_of(layout.rows, layout.stretches[0].batch)
+        shape = self._shape(layout.rows, layout.stretches[0].batch)
         sums = self.sums(x)
         kept = torch.empty(_core.spiking_kept(shape), dtype=torch.float32, device=x.device)
         if not self._recurs:
@@ -224,7 +236,7 @@ class SpikingLayer(GatedLayer):
         of_h, of_fields = of_carry
         of_numbers = None if totals[3] is None else kept.new_empty(len(self._numbers), batch, self.hidden)
         _core.spiking_backward(
-            self._shape_of(layout.rows, batch),
+            self._shape(layout.rows, batch),
             self._w_hh.data_ptr(),
             self._numbers.data_ptr(),
             sums.data_ptr(),

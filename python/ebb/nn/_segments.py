@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ class Kernel(Protocol):
 
     weights: list[Tensor]
     layers: int
+    kin: tuple[Any, ...]  # what costs depend on beside sizes
     alike: bool  # with and without gradients
     dtypes: list[torch.dtype]  # of the output and of the states; none: as they come
 

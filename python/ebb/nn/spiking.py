@@ -16,6 +16,7 @@ from ebb._loop.last_report import last_report, reported, set_report
 from ebb._loop.scan import scan
 from ebb._tensor.eager import eager
 from ebb.nn import _native, _neurons
+from ebb.nn._chunks import ChunkReport
 from ebb.nn._report import LayerReport
 from ebb.nn._surrogate import Spike, sharpness_of
 from ebb.tiers import Tier, listed
@@ -68,7 +69,11 @@ class _Spiking(torch.nn.Module):
             if size is None and what == "input_size":
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise Error(f"{name}: {what} is {size!r}; it must be 1 or more")
+                allowed = "1 or more, or None" if what == "input_size" else "1 or more"
+                raise Error(f"{name}: {what} is {size!r}; it must be {allowed}")
+        for what, flag in (("bias", bias), ("recurrent", recurrent)):
+            if not isinstance(flag, bool) and not (flag is None and what == "bias"):
+                raise Error(f"{name}: {what} is {flag!r}; it must be True or False")
         if reset not in ("soft", "hard"):
             raise Error(f"{name}: reset is {reset!r}; it must be 'soft' (the threshold is taken off) or 'hard' (to 0)")
         bias = input_size is not None if bias is None else bias
@@ -265,6 +270,7 @@ class _Layer(_Spiking):
         self.chunk, self.strategy, self.native = chunk, strategy, native
         self.graph = checked_graph(type(self).__name__, graph)
         self._runs = _native.Runs()
+        self._kernels_report: ChunkReport | None = None
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.budget is None else f", budget={self.budget!r}")
@@ -272,7 +278,7 @@ class _Layer(_Spiking):
     @property
     def report(self) -> LayerReport | None:
         """What the last backward took; None before the first, and where plain torch ran."""
-        return self._runs.report()
+        return self._runs.report() if self._kernels_report is None else self._kernels_report.report()
 
     @property
     def needs_no_plan(self) -> bool:
@@ -287,6 +293,7 @@ class _Layer(_Spiking):
     @eager
     @reported
     def forward(self, input: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        self._kernels_report = None
         x = self._time_first(input)
         state = self.zero_state(x.size(1)) if state is None else tuple(state)
         self._check(x, state)
@@ -299,7 +306,10 @@ class _Layer(_Spiking):
             kernels = self.native and _neurons.why_not(self, x, [*self._in_order(), *state]) is None
             if reason is not None and kernels:
                 spikes, state, report = _neurons.run(self, x, state)
-                set_report(report)
+                set_report(None)
+                if report is not None:
+                    self._kernels_report = ChunkReport(report.budget, 0, [report])
+                    set_report(self._kernels_report.report)
                 return spikes.transpose(0, 1) if self.batch_first else spikes, state
             if reason is not None and self.budget is not None:
                 state, spikes = scan(
