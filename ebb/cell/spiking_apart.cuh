@@ -81,23 +81,6 @@ __global__ void __launch_bounds__(kRecallThreads)
   unit.write_fields(io.fields_after);
 }
 
-template <class T>
-struct ApartBackward {
-  const float* parameters;
-  const T* sums;
-  const T* before;
-  const T* outputs;
-  const float* fields_before;
-  float* kept;
-  const T* outputs_gradient;
-  const float* after_gradient;
-  const float* fields_gradient;
-  T* sums_gradient;
-  float* before_gradient;
-  float* fields_before_gradient;
-  float* parameters_gradient;
-};
-
 // Bytes of shared memory on the way back.
 constexpr int kApartShared = kRecallThreads * kSpikingHeld * static_cast<int>(sizeof(float));
 
@@ -122,7 +105,7 @@ struct Shelf {
 // learns: gradients of parameters are wanted.
 template <class Cell, class T, bool learns>
 __global__ void __launch_bounds__(kRecallThreads, 8)
-    apart_backward(const Segment s, const Neurons n, const ApartBackward<T> io) {
+    apart_backward(const Segment s, const Neurons n, const NeuronBackward<T> io) {
   constexpr int kFields = Cell::kFields, kKept = Remains<Cell>::kKept, kSteps = kStretch<Cell>;
   Traveller<Cell, T> unit(s, io.parameters);
   if (!unit.exists()) return;
@@ -189,10 +172,11 @@ __global__ void __launch_bounds__(kRecallThreads, 8)
   io.before_gradient[own] = carried;
 #pragma unroll
   for (int k = 0; k < kFields; ++k) io.fields_before_gradient[k * unit.state + own] = adjoint[k];
-  if (!learns) return;
+  if constexpr (learns) {
 #pragma unroll
-  for (int k = 0; k < Cell::kParameters; ++k)
-    io.parameters_gradient[k * unit.state + own] = of_parameters[k];
+    for (int k = 0; k < Cell::kParameters; ++k)
+      io.parameters_gradient[k * unit.state + own] = of_parameters[k];
+  }
 }
 
 }  // namespace ebb::gated

@@ -237,7 +237,8 @@ template <class T>
 struct NeuronBackward {
   const T* weights;
   const float* parameters;
-  const float* kept;
+  const T* sums;
+  float* kept;
   const T* outputs;
   const T* before;
   const float* fields_before;

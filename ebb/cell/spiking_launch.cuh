@@ -58,6 +58,24 @@ NeuronForward<T> of_forward(const SpikingForward& g) {
 }
 
 template <class T>
+NeuronBackward<T> of_backward(const SpikingBackward& g) {
+  return {static_cast<const T*>(g.weights),
+          g.parameters,
+          static_cast<const T*>(g.sums),
+          g.kept,
+          static_cast<const T*>(g.outputs),
+          static_cast<const T*>(g.before),
+          g.fields_before,
+          static_cast<const T*>(g.outputs_gradient),
+          g.after_gradient,
+          g.fields_gradient,
+          static_cast<T*>(g.sums_gradient),
+          g.before_gradient,
+          g.fields_before_gradient,
+          g.parameters_gradient};
+}
+
+template <class T>
 void OfSpikes<T>::forward(const SpikingShape& shape, const Spread& how, const SpikingForward& g,
                           const Host& host) {
   const NeuronForward<T> io = of_forward<T>(g);
@@ -90,19 +108,7 @@ void OfSpikes<T>::recall(const SpikingShape& shape, const SpikingRecall& g, cons
 template <class T>
 void OfSpikes<T>::backward(const SpikingShape& shape, const Spread& how, const SpikingBackward& g,
                            const Host& host) {
-  const NeuronBackward<T> io{static_cast<const T*>(g.weights),
-                             g.parameters,
-                             g.kept,
-                             static_cast<const T*>(g.outputs),
-                             static_cast<const T*>(g.before),
-                             g.fields_before,
-                             static_cast<const T*>(g.outputs_gradient),
-                             g.after_gradient,
-                             g.fields_gradient,
-                             static_cast<T*>(g.sums_gradient),
-                             g.before_gradient,
-                             g.fields_before_gradient,
-                             g.parameters_gradient};
+  const NeuronBackward<T> io = of_backward<T>(g);
   make_absent<T>(g.sums_gradient, shape, host);
   with_neuron(shape.cell, [&]<class Cell>() {
     const int shared =
@@ -127,19 +133,7 @@ void OfSpikes<T>::forward_apart(const SpikingShape& shape, const SpikingForward&
 template <class T>
 void OfSpikes<T>::backward_apart(const SpikingShape& shape, const SpikingBackward& g,
                                  const Host& host) {
-  const ApartBackward<T> io{g.parameters,
-                            static_cast<const T*>(g.sums),
-                            static_cast<const T*>(g.before),
-                            static_cast<const T*>(g.outputs),
-                            g.fields_before,
-                            g.kept,
-                            static_cast<const T*>(g.outputs_gradient),
-                            g.after_gradient,
-                            g.fields_gradient,
-                            static_cast<T*>(g.sums_gradient),
-                            g.before_gradient,
-                            g.fields_before_gradient,
-                            g.parameters_gradient};
+  const NeuronBackward<T> io = of_backward<T>(g);
   with_neuron(shape.cell, [&]<class Cell>() {
     const auto kernel = io.parameters_gradient == nullptr ? apart_backward<Cell, T, false>
                                                           : apart_backward<Cell, T, true>;

@@ -106,19 +106,7 @@ class Emulated {
                             outputs.data(),    fields_before.data(), kept.data()};
     run_grid((c_.batch * c_.hidden + kRecallThreads - 1) / kRecallThreads, 1, kRecallThreads, 0,
              [&] { neurons_recall<Cell, T>(s, neurons, r); });
-    const NeuronBackward<T> b{weights.data(),
-                              parameters.data(),
-                              kept.data(),
-                              outputs.data(),
-                              before.data(),
-                              fields_before.data(),
-                              c_.bare ? nullptr : outputs_gradient.data(),
-                              after_gradient.data(),
-                              fields_gradient.data(),
-                              sums_gradient.data(),
-                              before_gradient.data(),
-                              fields_before_gradient.data(),
-                              c_.bare ? nullptr : parameters_gradient.data()};
+    const NeuronBackward<T> b = backward_of(nullptr);
     run_grid(x, y, c_.teams * kTeam, backward_shared<Cell, T>(units, c_.hidden, c_.teams, 0),
              [&] { neurons_backward<Cell, T, units, slices>(s, neurons, b); });
   }
@@ -143,19 +131,7 @@ class Emulated {
     kept.assign(static_cast<std::size_t>(spiking_kept(shape)),
                 std::numeric_limits<float>::quiet_NaN());
     sums_gradient = given;
-    const ApartBackward<T> b{parameters.data(),
-                             sums_gradient.data(),
-                             before.data(),
-                             outputs.data(),
-                             fields_before.data(),
-                             kept.data(),
-                             c_.bare ? nullptr : outputs_gradient.data(),
-                             after_gradient.data(),
-                             fields_gradient.data(),
-                             sums_gradient.data(),
-                             before_gradient.data(),
-                             fields_before_gradient.data(),
-                             c_.bare ? nullptr : parameters_gradient.data()};
+    const NeuronBackward<T> b = backward_of(sums_gradient.data());
     run_grid(x, 1, kRecallThreads, kApartShared, [&] {
       if (c_.bare) return apart_backward<Cell, T, false>(s, neurons, b);
       apart_backward<Cell, T, true>(s, neurons, b);
@@ -181,6 +157,23 @@ class Emulated {
       before_gradient, fields_before_gradient, parameters_gradient;
 
  private:
+  // Where cells are not recurrent, `sums` are read, and there are no weights.
+  NeuronBackward<T> backward_of(const T* sums) {
+    return {sums == nullptr ? weights.data() : nullptr,
+            parameters.data(),
+            sums,
+            kept.data(),
+            outputs.data(),
+            before.data(),
+            fields_before.data(),
+            c_.bare ? nullptr : outputs_gradient.data(),
+            after_gradient.data(),
+            fields_gradient.data(),
+            sums_gradient.data(),
+            before_gradient.data(),
+            fields_before_gradient.data(),
+            c_.bare ? nullptr : parameters_gradient.data()};
+  }
   float random() { return random_(engine_); }
   static T number(float x) { return Multiplied<T>::of_float(x); }
   static double number_of(T x) { return static_cast<double>(Multiplied<T>::to_float(x)); }

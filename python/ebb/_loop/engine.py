@@ -178,7 +178,7 @@ class _Node(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise Error(
                 f"{ctx.call.step.blocks.name}: create_graph=True asks for second derivatives, which only plain "
-                "autograd has; leave budget= out for them, and pass native=False to a spiking layer"
+                "autograd has; leave budget= out for them, and pass native=False to a layer that has it"
             )
         rest = iter(gradients)
         adjoint = [next(rest) if there else None for there in ctx.present]

@@ -72,6 +72,11 @@ class GatedLayer:
         theirs = addresses([self._w_ih, self._given, *self._biases])
         return [t for t in kept if t is not None and not addresses([t]) & theirs]
 
+    @property
+    def has_field(self) -> bool:
+        """Whether a carry has more than its outputs tell."""
+        return self.mode == "LSTM"
+
     def advance(self, x: Tensor, layout: Layout, carry: Leaves, outputs: Tensor, stream: int) -> Leaves:
         """Fills the outputs. Returns the carry after."""
         h = self.aligned(carry[0])

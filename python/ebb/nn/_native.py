@@ -365,7 +365,7 @@ class _Layers(torch.autograd.Function):
     def backward(ctx: Any, of_output: torch.Tensor | None, *of_finals: torch.Tensor | None) -> Any:
         if torch.is_grad_enabled():
             raise Error(
-                "gradients of gradients (create_graph=True) do not go through native layers; pass native=False to a spiking layer, leave budget= out of others",
+                "gradients of gradients (create_graph=True) do not go through native layers; pass native=False to a layer that has it without a budget, leave budget= out of others",
                 "unavailable",
             )
         x, *rest = ctx.saved_tensors

@@ -154,6 +154,10 @@ class SpikingLayer(GatedLayer):
     def shape_of_leaf(self, leaf: int, batch: int) -> tuple[int, ...]:
         return (batch, self.hidden) if leaf == 0 else (self._fields, batch, self.hidden)
 
+    @property
+    def has_field(self) -> bool:
+        return True
+
     def field_of(self, carry: Leaves) -> Tensor | None:
         return carry[1]
 

@@ -31,7 +31,7 @@ class RecalledBlocks(GatedBlocks):
     ):
         super().__init__(name, kernel, x, batch_sizes, chunk, False)
         (self._layer,) = kernel.stack
-        self._has_field = self._layer.mode in ("LSTM", "LIF", "ALIF", "ADLIF")
+        self._has_field = self._layer.has_field
         self._start = self._layer.aligned(states[0].detach())
         self._before: Sequence[Tensor] = []  # the outputs in chunks that begin and end a time step earlier
         if not addresses([self._start]) & addresses(states):

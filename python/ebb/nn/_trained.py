@@ -13,8 +13,9 @@ import torch
 
 from ebb._base.budget import BudgetLike
 from ebb._base.errors import Error
+from ebb.nn._spiking_steps import decay
 from ebb.nn.rnn import GRU, LSTM, RNN
-from ebb.nn.spiking import ALIF, EGRU, LIF, AdLIF, _decay
+from ebb.nn.spiking import ALIF, EGRU, LIF, AdLIF
 
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "I32": torch.int32, "U8": torch.uint8}
 _TORCH: dict[str, Any] = {"rnn": torch.nn.RNN, "rnn_relu": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
@@ -33,7 +34,7 @@ class Leaky(torch.nn.Linear):
         self.tau_mem = torch.nn.Parameter(torch.full((out_features,), 20.0, dtype=dtype))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        kappa = _decay(self.tau_mem)
+        kappa = decay(self.tau_mem)
         outputs = []
         now = torch.zeros_like(kappa)
         for sums in super().forward(input).unbind(1):
