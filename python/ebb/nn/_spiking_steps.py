@@ -57,10 +57,11 @@ class Spiking(torch.nn.Module):
             if unit not in self._units:
                 raise TypeError(f"{name} has no argument {unit!r}; its units have {', '.join(self._units)}")
         for what, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-            if size is None and what == "input_size":
+            may_be_none = what == "input_size" and self._gates == 1
+            if size is None and may_be_none:
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                allowed = "1 or more, or None" if what == "input_size" else "1 or more"
+                allowed = "1 or more, or None" if may_be_none else "1 or more"
                 raise Error(f"{name}: {what} is {size!r}; it must be {allowed}")
         for what, flag in (("bias", bias), ("recurrent", recurrent)):
             if not isinstance(flag, bool) and not (flag is None and what == "bias"):
@@ -206,12 +207,9 @@ class EGRUStep(Spiking):
     _biases, _surrogate, _output_first = ("bias_ih", "bias_hh"), "triangular", True
 
     def __init__(self, input_size: int, hidden_size: int, **options: Any) -> None:
-        name = type(self).__name__
         for option in ("reset", "attached_reset", "normalised", "train_tau"):
             if option in options:
-                raise TypeError(f"{name} has no argument {option!r}")
-        if input_size is None:
-            raise Error(f"{name}: input_size is None; it must be 1 or more")
+                raise TypeError(f"{type(self).__name__} has no argument {option!r}")
         super().__init__(input_size, hidden_size, **options)
 
     def extra_repr(self) -> str:
