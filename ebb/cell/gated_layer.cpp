@@ -4,29 +4,13 @@
 #include "ebb/device/cuda_arrays.h"
 
 namespace ebb {
-namespace {
-
-// Layouts are pointers into memory, and what only reads gets its memory as const.
-std::byte* unconst(const std::byte* memory) { return const_cast<std::byte*>(memory); }
-
-}  // namespace
 
 std::int64_t GatedLayer::gates() const {
   if (is_lstm()) return 4;
   return is_gru() ? 3 : 1;
 }
 
-CudaNumber GatedLayer::number() const {
-  if (options_.number == GatedNumber::bf16) return CudaNumber::bf16;
-  return options_.number == GatedNumber::f16 ? CudaNumber::f16 : CudaNumber::f32;
-}
-
-CudaProduct GatedLayer::product_of_numbers() const {
-  CudaProduct product;
-  product.number = number();
-  product.tf32 = options_.number == GatedNumber::tf32;
-  return product;
-}
+std::string GatedLayer::unfit() const { return gated_unfit(shape(options_.chunk)); }
 
 GatedShape GatedLayer::shape(std::int64_t steps) const {
   return {options_.cell, options_.number, steps, options_.batch, options_.hidden, false};
@@ -176,7 +160,7 @@ void GatedLayer::store_adjoint(const std::byte* memory, float* to, void* stream)
   if (own.field != nullptr) give(own.field, to + hidden);
 }
 
-void GatedLayer::add_inputs(const GatedWork& work, const Prepared& own, std::int64_t rows,
+void GatedLayer::add_inputs(const DeviceWork& work, const Prepared& own, std::int64_t rows,
                             const void* x, std::byte* sums) const {
   const std::int64_t columns = gates() * options_.hidden;
   if (options_.bias) cuda_repeat(number(), sums, own.bias, rows, columns, work.stream);
@@ -198,7 +182,7 @@ void GatedLayer::round(std::byte* to, const float* from, void* stream) const {
   cuda_add(number(), to, from, nullptr, units(), stream);
 }
 
-void GatedLayer::advance(const GatedWork& work, const std::byte* prepared, std::int64_t steps,
+void GatedLayer::advance(const DeviceWork& work, const std::byte* prepared, std::int64_t steps,
                          const void* x, const std::byte* before, std::byte* after, void* outputs,
                          std::byte* scratch) const {
   const Prepared own = prepared_at(unconst(prepared));
@@ -225,8 +209,9 @@ void GatedLayer::advance(const GatedWork& work, const std::byte* prepared, std::
             work.stream);
 }
 
-const void* GatedLayer::record(const GatedWork& work, const std::byte* prepared, std::int64_t steps,
-                               const void* x, const std::byte* before, std::byte* memory) const {
+const void* GatedLayer::record(const DeviceWork& work, const std::byte* prepared,
+                               std::int64_t steps, const void* x, const std::byte* before,
+                               std::byte* memory, std::byte*) const {
   const Prepared own = prepared_at(unconst(prepared));
   const State from = state_at(unconst(before));
   const Tape tape = tape_at(memory);
@@ -270,7 +255,7 @@ void GatedLayer::state_of_tape(const std::byte* memory, std::int64_t steps, std:
   cuda_copy(to.field, field, units() * static_cast<Bytes>(sizeof(float)), stream);
 }
 
-void GatedLayer::reverse(const GatedWork& work, const std::byte* prepared, const Reversed& given,
+void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                          std::byte* scratch) const {
   const Prepared own = prepared_at(unconst(prepared));
   const Tape tape = tape_at(given.tape);
@@ -308,7 +293,7 @@ void GatedLayer::reverse(const GatedWork& work, const std::byte* prepared, const
   add_gradients(work, own, given, of_sums, of_inputs);
 }
 
-void GatedLayer::add_gradients(const GatedWork& work, const Prepared& own, const Reversed& given,
+void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, const Reversed& given,
                                const std::byte* of_sums, const std::byte* of_inputs) const {
   const Parameters at = parameters();
   const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
@@ -341,7 +326,7 @@ void GatedLayer::add_gradients(const GatedWork& work, const Prepared& own, const
   if (is_gru()) add_bias(of_inputs, given.gradient + at.bias_ih);
 }
 
-void GatedLayer::finish(float* gradient, void* stream) const {
+void GatedLayer::finish(const std::byte*, float* gradient, void* stream) const {
   if (is_gru() || !options_.bias) return;
   const Parameters at = parameters();
   cuda_copy(gradient + at.bias_ih, gradient + at.bias_hh,

@@ -62,6 +62,19 @@ __global__ void fill(To* to, float value, std::int64_t count) {
   for (std::int64_t i = first_of(); i < count; i += all_of()) to[i] = of_float<To>(value);
 }
 
+__global__ void decays(float* to, const float* tau, std::int64_t count) {
+  for (std::int64_t i = first_of(); i < count; i += all_of())
+    to[i] = tau[i] > 0.F ? expf(-1.F / fminf(tau[i], 1e6F)) : 0.F;
+}
+
+// d decay / d tau = decay / tau^2, and tau = -1 / ln decay.
+__global__ void of_decays(float* gradient, const float* decays, std::int64_t count) {
+  for (std::int64_t i = first_of(); i < count; i += all_of()) {
+    const float decay = decays[i], log = decay > 0.F ? logf(decay) : 0.F;
+    gradient[i] *= decay * log * log;
+  }
+}
+
 template <class F>
 void with_number(CudaNumber number, const F& f) {
   if (number == CudaNumber::bf16) return f.template operator()<__nv_bfloat16>();
@@ -121,6 +134,18 @@ void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows
       repeat<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to), static_cast<const To*>(row),
                                                rows, columns);
     });
+  });
+}
+
+void cuda_decays(float* to, const float* tau, std::int64_t count, void* stream) {
+  over(count, stream, "cuda_decays", [&](unsigned blocks, cudaStream_t own) {
+    decays<<<blocks, kThreads, 0, own>>>(to, tau, count);
+  });
+}
+
+void cuda_of_decays(float* gradient, const float* given, std::int64_t count, void* stream) {
+  over(count, stream, "cuda_of_decays", [&](unsigned blocks, cudaStream_t own) {
+    of_decays<<<blocks, kThreads, 0, own>>>(gradient, given, count);
   });
 }
 

@@ -31,6 +31,10 @@ void cuda_add(CudaNumber number, void* to, const float* a, const float* b, std::
 // Each of the rows [rows,columns] becomes `row`.
 void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows,
                  std::int64_t columns, void* stream);
+// e^(-1/tau) of each time constant, which cuts those beyond a million and is 0 for those of 0 or less; and gradients of these, which
+// become those of time constants.
+void cuda_decays(float* to, const float* tau, std::int64_t count, void* stream);
+void cuda_of_decays(float* gradient, const float* decays, std::int64_t count, void* stream);
 void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream);
 
 }  // namespace ebb

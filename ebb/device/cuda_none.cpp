@@ -50,6 +50,8 @@ void cuda_zero(void*, Bytes, void*) { refuse(); }
 void cuda_convert(const CudaRows&, const CudaRows&, std::int64_t, std::int64_t, void*) { refuse(); }
 void cuda_add(CudaNumber, void*, const float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_repeat(CudaNumber, void*, const void*, std::int64_t, std::int64_t, void*) { refuse(); }
+void cuda_decays(float*, const float*, std::int64_t, void*) { refuse(); }
+void cuda_of_decays(float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_fill(CudaNumber, void*, float, std::int64_t, void*) { refuse(); }
 
 CudaProducts::CudaProducts() { refuse(); }

@@ -32,9 +32,9 @@ PlannedStack fitting_stack(const DeviceNetworkOptions& options) {
   PlannedStack planned = plan_stack(options);
   const std::string missing = cuda_missing();
   if (!missing.empty()) fail(ErrorCode::unavailable, "DeviceNetwork: ", missing);
-  const std::vector<GatedLayer>& layers = planned.stack->layers();
+  const DeviceStack::Layers& layers = planned.stack->layers();
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    const std::string why = gated_unfit(layers[k].shape(planned.stack->chunk()));
+    const std::string why = layers[k]->unfit();
     if (why.empty()) continue;
     fail(ErrorCode::invalid_argument, "layer ", k, ", ", options.layers[k].cell, " with ",
          options.layers[k].hidden, " units in ", options.number,
@@ -145,7 +145,7 @@ struct DeviceNetwork::State {
 
   std::int64_t time_steps, batch;
   bool makes_inputs;
-  std::unique_ptr<const GatedStack> stack;
+  std::unique_ptr<const DeviceStack> stack;
   int device;
   bool pinned = true;
   void* stream = nullptr;

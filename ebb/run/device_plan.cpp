@@ -7,6 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "ebb/cell/cell.h"
+#include "ebb/cell/gated_layer.h"
+#include "ebb/cell/spiking_layer.h"
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_pool.h"
 #include "ebb/plan/bound.h"
@@ -37,6 +40,14 @@ constexpr std::array kCellWords = {
     CellWord{"lstm", GatedCell::lstm}, CellWord{"gru", GatedCell::gru},
     CellWord{"rnn", GatedCell::rnn_tanh}, CellWord{"rnn_relu", GatedCell::rnn_relu}};
 
+struct SpikingWord {
+  std::string_view name;
+  SpikingCell cell;
+};
+constexpr std::array kSpikingWords = {SpikingWord{"lif", SpikingCell::lif},
+                                      SpikingWord{"alif", SpikingCell::alif},
+                                      SpikingWord{"adlif", SpikingCell::adlif}};
+
 struct NumberWord {
   std::string_view name;
   GatedNumber number;
@@ -53,33 +64,72 @@ GatedNumber number_of(const std::string& word) {
   return found->number;
 }
 
-GatedCell cell_of(const std::string& word, std::size_t layer) {
-  const auto found = std::ranges::find(kCellWords, word, &CellWord::name);
-  if (found == kCellWords.end()) {
-    fail(ErrorCode::invalid_argument, "layer ", layer, " is '", word,
-         "'; on a device it must be lstm, gru, rnn or rnn_relu");
-  }
-  return found->cell;
+void refuse(std::size_t layer, const std::string& what) {
+  fail(ErrorCode::invalid_argument, "layer ", layer, " ", what);
 }
 
-std::vector<GatedLayerOptions> layers_of(const DeviceNetworkOptions& options, std::int64_t chunk) {
-  std::vector<GatedLayerOptions> layers;
-  const GatedNumber number = number_of(options.number);
+// Of spiking cells that kernels have; null: there are none for it.
+const SpikingWord* spiking_word(const std::string& cell) {
+  const auto found = std::ranges::find(kSpikingWords, cell, &SpikingWord::name);
+  return found == kSpikingWords.end() ? nullptr : &*found;
+}
+
+Surrogate surrogate_of(const LayerOptions& own, Constants<float>& constants) {
+  const auto cell = std::ranges::find(cells(), own.cell, &CellRow::name);
+  const std::string& name = own.surrogate.empty() ? cell->surrogate : own.surrogate;
+  const auto row = std::ranges::find(surrogates(), name, &SurrogateRow::name);
+  constants.sharpness = static_cast<float>(own.sharpness.value_or(row->sharpness));
+  return static_cast<Surrogate>(row - surrogates().begin());
+}
+
+std::unique_ptr<const DeviceLayer> spiking_layer(const LayerOptions& own, std::size_t k,
+                                                 const DeviceSizes& sizes) {
+  if (own.synaptic) refuse(k, "has synaptic currents, which a device does not run");
+  if (own.max_activity != 1) refuse(k, "has max_activity, which a device does not run");
+  SpikingLayerOptions options{sizes};
+  options.cell = spiking_word(own.cell)->cell;
+  options.bias = own.bias;
+  options.recurrent = own.recurrent;
+  options.constants.hard = own.hard_reset ? 1 : 0;
+  options.constants.attached = own.attached_reset ? 1 : 0;
+  options.constants.normalised = own.normalised ? 1 : 0;
+  options.constants.rest = static_cast<float>(own.rest);
+  if (own.gradient_threshold) options.constants.least = static_cast<float>(*own.gradient_threshold);
+  options.surrogate = surrogate_of(own, options.constants);
+  options.learns_threshold = own.train_threshold;
+  options.learns_others = own.train_tau;
+  return std::make_unique<SpikingLayer>(options);
+}
+
+std::unique_ptr<const DeviceLayer> gated_layer(const LayerOptions& own, std::size_t k,
+                                               const DeviceSizes& sizes) {
+  const auto found = std::ranges::find(kCellWords, own.cell, &CellWord::name);
+  if (found == kCellWords.end()) {
+    refuse(k, "is '" + own.cell +
+                  "'; on a device it must be lstm, gru, rnn, rnn_relu, lif, alif or adlif");
+  }
+  GatedLayerOptions options{sizes};
+  options.cell = found->cell;
+  options.bias = own.bias;
+  return std::make_unique<GatedLayer>(options);
+}
+
+DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t chunk) {
+  DeviceStack::Layers layers;
+  DeviceSizes sizes;
+  sizes.number = number_of(options.number);
+  sizes.chunk = chunk;
+  sizes.batch = options.batch;
   for (std::size_t k = 0; k < options.layers.size(); ++k) {
     const LayerOptions& own = options.layers[k];
     if (own.input_density != 1 || own.recurrent_density != 1 || own.input_pattern ||
         own.recurrent_pattern) {
-      fail(ErrorCode::invalid_argument, "layer ", k,
-           " has sparse weights; on a device they must be full");
+      refuse(k, "has sparse weights; on a device they must be full");
     }
-    GatedLayerOptions& layer = layers.emplace_back();
-    layer.cell = cell_of(own.cell, k);
-    layer.number = number;
-    layer.chunk = chunk;
-    layer.batch = options.batch;
-    layer.inputs = k == 0 ? own.input : options.layers[k - 1].hidden;
-    layer.hidden = own.hidden;
-    layer.bias = own.bias;
+    sizes.inputs = k == 0 ? own.input : options.layers[k - 1].hidden;
+    sizes.hidden = own.hidden;
+    layers.push_back(spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
+                                                       : gated_layer(own, k, sizes));
   }
   return layers;
 }
@@ -93,14 +143,14 @@ void check(const DeviceNetworkOptions& options) {
   layers_of(options, 1);
 }
 
-Chain chain_of(const GatedStack& stack, const DeviceNetworkOptions& options) {
+Chain chain_of(const DeviceStack& stack, const DeviceNetworkOptions& options) {
   const auto chunk = static_cast<double>(stack.chunk());
   double seconds = 0;
-  for (const GatedLayer& layer : stack.layers()) {
-    const GatedLayerOptions& o = layer.options();
-    const auto weights = static_cast<double>(layer.gates() * o.hidden * (o.inputs + o.hidden));
-    seconds += kCallSeconds +
-               chunk * (kStepSeconds + 2 * weights * static_cast<double>(o.batch) / kOperations);
+  for (const auto& layer : stack.layers()) {
+    const auto weights = static_cast<double>(layer->parameter_size());
+    seconds +=
+        kCallSeconds +
+        chunk * (kStepSeconds + 2 * weights * static_cast<double>(stack.batch()) / kOperations);
   }
   StepCost cost;
   cost.state = CudaPool::rounded(stack.state_bytes());
@@ -140,7 +190,7 @@ Platform platform_of(const DeviceNetworkOptions& options, Bytes state) {
 }
 
 PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
-  auto stack = std::make_unique<const GatedStack>(layers_of(options, chunk));
+  auto stack = std::make_unique<const DeviceStack>(layers_of(options, chunk));
   Chain chain = chain_of(*stack, options);
   PlanOptions wanted;
   wanted.strategy = options.strategy;
@@ -161,7 +211,7 @@ std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options) {
   std::int64_t chunk = kLongestChunk;
   while (chunk > options.time_steps) chunk /= 2;
   for (; chunk >= 1; chunk /= 2) {
-    const Chain chain = chain_of(GatedStack(layers_of(options, chunk)), options);
+    const Chain chain = chain_of(DeviceStack(layers_of(options, chunk)), options);
     const StepCost& cost = chain.at(0);
     if (chunk > 1 && cost.state + cost.tape + cost.adjoint + cost.scratch > options.budget)
       continue;

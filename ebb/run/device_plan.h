@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "ebb/cell/gated_stack.h"
+#include "ebb/cell/device_stack.h"
 #include "ebb/plan/chain.h"
 #include "ebb/plan/plan.h"
 #include "ebb/run/device_network.h"
@@ -14,7 +14,7 @@
 namespace ebb {
 
 struct PlannedStack {
-  std::unique_ptr<const GatedStack> stack;
+  std::unique_ptr<const DeviceStack> stack;
   Chain chain;
   std::shared_ptr<const Plan> plan;
 };

@@ -55,12 +55,12 @@ void DeviceItem::fetch(const std::byte* from, Bytes bytes, void* other) {
   arrives_ = std::move(done);
 }
 
-DeviceStep::DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool, Bytes most,
-                       CudaProducts& products, const std::byte* prepared, PinnedMemory host,
-                       Bytes host_bytes)
+DeviceStep::DeviceStep(const DeviceStack& stack, std::int64_t time_steps, CudaPool& pool,
+                       Bytes most, CudaProducts& products, const std::byte* prepared,
+                       PinnedMemory host, Bytes host_bytes)
     : stack_(stack),
       time_steps_(time_steps),
-      batch_(stack.layers().front().options().batch),
+      batch_(stack.batch()),
       pool_(pool),
       most_(most),
       products_(products),
@@ -103,7 +103,7 @@ void DeviceStep::begin_backward(const Backward& given) {
 void DeviceStep::end_backward() {
   if (backward_.of_initial != nullptr)
     stack_.store_adjoint(of_after_.data(), backward_.of_initial, forward_.stream);
-  stack_.finish(backward_.gradient, forward_.stream);
+  stack_.finish(prepared_, backward_.gradient, forward_.stream);
   clear();
 }
 
@@ -166,12 +166,13 @@ std::int64_t DeviceStep::advance(const StepSpan& span) {
 }
 
 void DeviceStep::record(const StepSpan& span) {
+  DeviceItem scratch = take(stack_.scratch_bytes());
   for (std::int64_t i = span.from; i < span.to; ++i) {
     DeviceItem tape = take(stack_.tape_bytes());
     {
       const Inputs inputs = inputs_of(i);
       stack_.record(work(), prepared_, steps_of(i), inputs.x, live_.data(), tape.data(),
-                    y_of(i, span.first));
+                    y_of(i, span.first), scratch.data());
     }
     DeviceItem after = take(stack_.state_bytes());
     stack_.state_of_tape(tape.data(), steps_of(i), after.data(), forward_.stream);
@@ -188,7 +189,7 @@ void DeviceStep::reverse(std::int64_t from, std::int64_t to) {
   for (std::int64_t i = to - 1; i >= from; --i) {
     const auto tape = tapes_.find(i);
     const Inputs inputs = inputs_of(i);
-    GatedStack::Reversed given;
+    DeviceStack::Reversed given;
     given.steps = steps_of(i);
     given.x = inputs.x;
     given.tape = tape->second.data();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan's actions on a CUDA device: where states and tapes of a GatedStack lie, and when they come and go. One chunk of time steps is
+// A plan's actions on a CUDA device: where states and tapes of a DeviceStack lie, and when they come and go. One chunk of time steps is
 // a step of the plan.
 //
 // All that computes is on the caller's stream, in the order of the actions. States that leave the device or come back are copied on
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/cell/gated_stack.h"
+#include "ebb/cell/device_stack.h"
 #include "ebb/device/cuda_pool.h"
 #include "ebb/device/cuda_stream.h"
 #include "ebb/device/pinned_memory.h"
@@ -68,7 +68,7 @@ class DeviceStep : public HandleStep {
 
   // All that is given must outlive it. `host` has room for `host_bytes` of states. It takes no more than `most` from the pool, unless
   // the plan needs more.
-  DeviceStep(const GatedStack& stack, std::int64_t time_steps, CudaPool& pool, Bytes most,
+  DeviceStep(const DeviceStack& stack, std::int64_t time_steps, CudaPool& pool, Bytes most,
              CudaProducts& products, const std::byte* prepared, PinnedMemory host,
              Bytes host_bytes);
 
@@ -96,13 +96,13 @@ class DeviceStep : public HandleStep {
   Inputs inputs_of(std::int64_t step);
   std::byte* y_of(std::int64_t step, bool first) const;
   Bytes row_bytes(std::int64_t width) const;
-  GatedWork work() const { return {&products_, forward_.stream}; }
+  DeviceWork work() const { return {&products_, forward_.stream}; }
   DeviceItem take(Bytes bytes);
   void retire(DeviceItem item);
   DeviceItem state_in_fast(std::int64_t step);
   void passed(std::int64_t step, bool first);
 
-  const GatedStack& stack_;
+  const DeviceStack& stack_;
   std::int64_t time_steps_, batch_;
   CudaPool& pool_;
   Bytes most_;

@@ -107,10 +107,31 @@ void keep_from_kinks(const std::vector<NetworkParameter>& layout, DeviceData& da
   }
 }
 
+bool spikes(const DeviceNetworkOptions& options) {
+  return options.layers.front().cell.ends_with("lif");
+}
+
+// Units that fire now and then, and start from nothing.
+void let_fire(const std::vector<NetworkParameter>& layout, DeviceData& data) {
+  for (const NetworkParameter& own : layout) {
+    for (std::int64_t i = 0; i < own.size; ++i) {
+      float& value = data.parameters[static_cast<std::size_t>(own.offset + i)];
+      if (own.name.starts_with("threshold")) value = 0.05F + 0.1F * std::abs(value);
+      if (own.name.starts_with("tau")) value = 4 + 10 * std::abs(value);
+    }
+  }
+  std::ranges::fill(data.initial, 0.F);
+  std::ranges::fill(data.of_final, 0.F);
+}
+
 std::int64_t state_of(const DeviceNetworkOptions& options) {
   std::int64_t floats = 0;
-  for (const LayerOptions& layer : options.layers)
-    floats += (layer.cell == "lstm" ? 2 : 1) * options.batch * layer.hidden;
+  for (const LayerOptions& layer : options.layers) {
+    const std::int64_t fields = layer.cell == "alif" || layer.cell == "adlif" ? 3
+                                : layer.cell == "lstm" || layer.cell == "lif" ? 2
+                                                                              : 1;
+    floats += fields * options.batch * layer.hidden;
+  }
   return floats;
 }
 
@@ -151,6 +172,7 @@ DeviceData device_data(const DeviceNetworkOptions& options) {
   data.initial = made_up(state, 1, options.number, 4);
   data.of_final = made_up(state, 1, options.number, 5);
   if (options.layers.front().cell == "rnn_relu") keep_from_kinks(layout, data);
+  if (spikes(options)) let_fire(layout, data);
   return data;
 }
 
@@ -190,12 +212,21 @@ DeviceResult run_on_cpu(const DeviceNetworkOptions& options, const DeviceData& d
   net.set_output_gradient({std::span(of_y), out});
   net.set_input_gradient({std::span(of_x), in});
   Run run(net, {});
-  const std::vector<double> initial = to_doubles(data.initial),
-                            of_final = to_doubles(data.of_final);
-  std::vector<double> final(initial.size()), of_initial(initial.size());
-  run.forward(initial, final);
-  run.backward(of_final, of_initial);
   DeviceResult found;
+  std::vector<double> final, of_initial;
+  if (spikes(options)) {  // its states have spikes as bits, and begin as zeros
+    const std::vector<std::byte> zeros(static_cast<std::size_t>(net.bytes(0).state));
+    std::vector<std::byte> after(zeros.size()), before(zeros.size());
+    run.forward(zeros, after);
+    run.backward(zeros, before);
+  } else {
+    const std::vector<double> initial = to_doubles(data.initial),
+                              of_final = to_doubles(data.of_final);
+    final.resize(initial.size());
+    of_initial.resize(initial.size());
+    run.forward(initial, final);
+    run.backward(of_final, of_initial);
+  }
   found.y = to_floats(y);
   found.final = to_floats(final);
   found.of_x = to_floats(of_x);

@@ -2,6 +2,7 @@
 #include "tests/stand_in/host_device.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -223,6 +224,20 @@ void cuda_repeat(CudaNumber number, void* to, const void* row, std::int64_t rows
   queue_of(stream)->add([=] {
     for (std::int64_t i = 0; i < rows * columns; ++i)
       put_number(number, to, i, number_at(number, row, i % columns));
+  });
+}
+void cuda_decays(float* to, const float* tau, std::int64_t count, void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i] = tau[i] > 0 ? std::exp(-1 / std::min(tau[i], 1e6F)) : 0;
+  });
+}
+void cuda_of_decays(float* gradient, const float* decays, std::int64_t count, void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float log = decays[i] > 0 ? std::log(decays[i]) : 0;
+      gradient[i] *= decays[i] * log * log;
+    }
   });
 }
 void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream) {

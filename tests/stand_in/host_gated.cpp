@@ -9,27 +9,15 @@
 #include "ebb/cell/lstm_math.h"
 #include "ebb/cell/rnn_math.h"
 #include "ebb/core/error.h"
-#include "ebb/core/half_math.h"
 #include "tests/stand_in/host_device.h"
+#include "tests/stand_in/host_numbers.h"
 #include "tests/stand_in/host_queue.h"
 
 namespace ebb {
 namespace {
 
-float read(GatedNumber number, const void* data, std::int64_t i) {
-  if (bytes_of(number) == 4) return static_cast<const float*>(data)[i];
-  const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[i];
-  return number == GatedNumber::bf16 ? from_bf16(bits) : from_fp16(bits);
-}
-
-void write(GatedNumber number, void* data, std::int64_t i, float value) {
-  if (bytes_of(number) == 4) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<std::uint16_t*>(data)[i] =
-        number == GatedNumber::bf16 ? to_bf16(value) : to_fp16(value);
-  }
-}
+using test::read;
+using test::write;
 
 template <class Cell>
 struct Host {

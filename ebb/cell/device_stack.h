@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers above each other over a chunk of time steps on a CUDA device; see gated_layer.h. States, tapes and scratch are bytes of
+// Layers above each other over a chunk of time steps on a CUDA device; see device_layer.h. States, tapes and scratch are bytes of
 // the device at multiples of 256, parameters and their gradient floats, one layer after the other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "ebb/cell/gated_layer.h"
+#include "ebb/cell/device_layer.h"
 
 namespace ebb {
 
-class GatedStack {
+class DeviceStack {
  public:
-  // Lowest first, with as many inputs as the one below has units; number, chunk and batch are the same for all.
-  explicit GatedStack(const std::vector<GatedLayerOptions>& layers);
+  using Layers = std::vector<std::unique_ptr<const DeviceLayer>>;
 
-  const std::vector<GatedLayer>& layers() const { return layers_; }
-  std::int64_t chunk() const { return layers_.front().options().chunk; }
-  std::int64_t inputs() const { return layers_.front().options().inputs; }
-  std::int64_t outputs() const { return layers_.back().options().hidden; }
-  Bytes number_bytes() const { return layers_.front().number_bytes(); }
+  // Lowest first, with as many inputs as the one below has units; number, chunk and batch are the same for all.
+  explicit DeviceStack(Layers layers);
+
+  const Layers& layers() const { return layers_; }
+  std::int64_t chunk() const { return layers_.front()->sizes().chunk; }
+  std::int64_t batch() const { return layers_.front()->sizes().batch; }
+  std::int64_t inputs() const { return layers_.front()->sizes().inputs; }
+  std::int64_t outputs() const { return layers_.back()->sizes().hidden; }
+  Bytes number_bytes() const { return layers_.front()->number_bytes(); }
 
   std::int64_t parameter_size() const { return parameter_size_; }
   std::int64_t state_size() const { return state_size_; }  // floats of the caller's
@@ -38,10 +42,10 @@ class GatedStack {
   void store_adjoint(const std::byte* adjoint, float* to, void* stream) const;
 
   // x is [K,B,I], y [K,B,O], null if nobody wants it. The states are two.
-  void advance(const GatedWork& work, const std::byte* prepared, std::int64_t steps, const void* x,
+  void advance(const DeviceWork& work, const std::byte* prepared, std::int64_t steps, const void* x,
                const std::byte* before, std::byte* after, void* y, std::byte* scratch) const;
-  void record(const GatedWork& work, const std::byte* prepared, std::int64_t steps, const void* x,
-              const std::byte* before, std::byte* tape, void* y) const;
+  void record(const DeviceWork& work, const std::byte* prepared, std::int64_t steps, const void* x,
+              const std::byte* before, std::byte* tape, void* y, std::byte* scratch) const;
   // The state after a chunk that was recorded.
   void state_of_tape(const std::byte* tape, std::int64_t steps, std::byte* state,
                      void* stream) const;
@@ -56,10 +60,10 @@ class GatedStack {
     void* of_x = nullptr;       // may be null
     float* gradient = nullptr;  // added to
   };
-  void reverse(const GatedWork& work, const std::byte* prepared, const Reversed& given,
+  void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                std::byte* scratch) const;
   // After the last reverse: the gradient is whole then.
-  void finish(float* gradient, void* stream) const;
+  void finish(const std::byte* prepared, float* gradient, void* stream) const;
 
  private:
   // Where the parts of a layer begin.
@@ -75,7 +79,7 @@ class GatedStack {
   Between forward_scratch(std::byte* memory) const;
   Between reverse_scratch(std::byte* memory) const;
 
-  std::vector<GatedLayer> layers_;
+  Layers layers_;
   std::vector<Places> places_;
   std::int64_t parameter_size_ = 0, state_size_ = 0;
   Bytes prepared_bytes_ = 0, state_bytes_ = 0, adjoint_bytes_ = 0, tape_bytes_ = 0,
