@@ -63,7 +63,8 @@ class DeviceLayer {
   virtual Bytes state_bytes() const = 0;
   virtual Bytes adjoint_bytes() const = 0;  // gradient of a state
   virtual Bytes tape_bytes() const = 0;     // without the inputs; the state before is in it
-  virtual Bytes forward_bytes() const = 0;  // scratch of advance and record
+  virtual Bytes forward_bytes() const = 0;  // scratch of advance
+  virtual Bytes record_bytes() const = 0;   // scratch of record
   virtual Bytes reverse_bytes() const = 0;  // scratch of reverse
 
   virtual void prepare(const float* parameters, std::byte* prepared, void* stream) const = 0;

@@ -20,6 +20,7 @@ DeviceStack::DeviceStack(Layers layers) : layers_(std::move(layers)) {
     state_bytes_ += layer.state_bytes();
     adjoint_bytes_ += layer.adjoint_bytes();
     tape_bytes_ += layer.tape_bytes();
+    record_bytes_ = std::max(record_bytes_, layer.record_bytes());
   }
   scratch_bytes_ = std::max(forward_scratch(nullptr).bytes, reverse_scratch(nullptr).bytes);
 }
@@ -106,11 +107,10 @@ void DeviceStack::advance(const DeviceWork& work, const std::byte* prepared, std
 void DeviceStack::record(const DeviceWork& work, const std::byte* prepared, std::int64_t steps,
                          const void* x, const std::byte* before, std::byte* tape, void* y,
                          std::byte* scratch) const {
-  const Between between = forward_scratch(scratch);
   for (std::size_t k = 0; k < layers_.size(); ++k) {
     const Places& at = places_[k];
     x = layers_[k]->record(work, prepared + at.prepared, steps, x, before + at.state,
-                           tape + at.tape, between.own);
+                           tape + at.tape, scratch);
   }
   if (y == nullptr) return;
   const DeviceSizes& top = layers_.back()->sizes();

@@ -32,7 +32,8 @@ class DeviceStack {
   Bytes state_bytes() const { return state_bytes_; }
   Bytes adjoint_bytes() const { return adjoint_bytes_; }
   Bytes tape_bytes() const { return tape_bytes_; }
-  Bytes scratch_bytes() const { return scratch_bytes_; }
+  Bytes scratch_bytes() const { return scratch_bytes_; }  // of advance and reverse
+  Bytes record_bytes() const { return record_bytes_; }    // scratch of record
 
   void prepare(const float* parameters, std::byte* prepared, void* stream) const;
   // The caller's states are those of each layer [B,F,H], one after the other; null: zeros.
@@ -83,7 +84,7 @@ class DeviceStack {
   std::vector<Places> places_;
   std::int64_t parameter_size_ = 0, state_size_ = 0;
   Bytes prepared_bytes_ = 0, state_bytes_ = 0, adjoint_bytes_ = 0, tape_bytes_ = 0,
-        scratch_bytes_ = 0;
+        scratch_bytes_ = 0, record_bytes_ = 0;
 };
 
 }  // namespace ebb

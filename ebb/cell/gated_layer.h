@@ -29,6 +29,7 @@ class GatedLayer : public DeviceLayer {
   Bytes adjoint_bytes() const override;
   Bytes tape_bytes() const override;
   Bytes forward_bytes() const override;
+  Bytes record_bytes() const override { return 0; }
   Bytes reverse_bytes() const override;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const override;
   void load(const float* given, std::byte* state, void* stream) const override;

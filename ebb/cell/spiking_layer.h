@@ -36,6 +36,7 @@ class SpikingLayer : public DeviceLayer {
   Bytes adjoint_bytes() const override;
   Bytes tape_bytes() const override;
   Bytes forward_bytes() const override;
+  Bytes record_bytes() const override { return forward_bytes(); }
   Bytes reverse_bytes() const override;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const override;
   void load(const float* given, std::byte* state, void* stream) const override;

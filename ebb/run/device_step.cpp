@@ -166,13 +166,14 @@ std::int64_t DeviceStep::advance(const StepSpan& span) {
 }
 
 void DeviceStep::record(const StepSpan& span) {
-  DeviceItem scratch = take(stack_.scratch_bytes());
+  DeviceItem scratch;
+  if (stack_.record_bytes() > 0) scratch = take(stack_.record_bytes());
   for (std::int64_t i = span.from; i < span.to; ++i) {
     DeviceItem tape = take(stack_.tape_bytes());
     {
       const Inputs inputs = inputs_of(i);
       stack_.record(work(), prepared_, steps_of(i), inputs.x, live_.data(), tape.data(),
-                    y_of(i, span.first), scratch.data());
+                    y_of(i, span.first), scratch ? scratch.data() : nullptr);
     }
     DeviceItem after = take(stack_.state_bytes());
     stack_.state_of_tape(tape.data(), steps_of(i), after.data(), forward_.stream);

@@ -102,8 +102,8 @@ TEST(DevicePlan, StatesGoToTheHostWhereThatIsFaster) {
 
 TEST(DevicePlan, SaysWhatIsWrong) {
   DeviceNetworkOptions options = options_of(10);
-  options.layers[0].cell = "lif";
-  EXPECT_NE(words_of(options).find("must be lstm, gru, rnn or rnn_relu"), std::string::npos);
+  options.layers[0].cell = "egru";
+  EXPECT_NE(words_of(options).find("must be lstm, gru, rnn, rnn_relu, lif"), std::string::npos);
   options = options_of(10);
   options.number = "f64";
   EXPECT_NE(words_of(options).find("must be bf16, f16, tf32 or f32"), std::string::npos);
