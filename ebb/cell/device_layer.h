@@ -2,7 +2,7 @@
 // One recurrent layer over a chunk of time steps on a CUDA device: kernels with the large products around them. Where a state, a tape or
 // scratch lies is the caller's business; what lies where in them is the layer's.
 //
-// [K,B,N] are arrays over time steps, samples and units in the number's type, K at most `chunk`. Calls return at once; the work is on
+// [K,B,N] are arrays over time steps, samples and units in the number's type, but for what a readout gives out; K is at most `chunk`. Calls return at once; the work is on
 // the stream of DeviceWork.
 #pragma once
 
@@ -51,6 +51,8 @@ class DeviceLayer {
     return sizes_.number == GatedNumber::f16 ? CudaNumber::f16 : CudaNumber::f32;
   }
   Bytes number_bytes() const { return bytes_of(number()); }
+  // Of each number that it gives out: those of a readout are floats.
+  virtual Bytes output_bytes() const { return number_bytes(); }
 
   // Why it cannot run on the GPU that is current; empty: it can.
   virtual std::string unfit() const = 0;

@@ -33,7 +33,7 @@ DeviceStack::Between DeviceStack::forward_scratch(std::byte* memory) const {
   Bytes rows = 0, own = 0;
   for (const auto& layer : layers_) {
     const DeviceSizes& o = layer->sizes();
-    rows = std::max(rows, (o.chunk + 1) * o.batch * o.hidden * layer->number_bytes());
+    rows = std::max(rows, (o.chunk + 1) * o.batch * o.hidden * layer->output_bytes());
     own = std::max(own, layer->forward_bytes());
   }
   for (std::size_t k = 0; k < std::min<std::size_t>(2, layers_.size()); ++k)
@@ -96,7 +96,7 @@ void DeviceStack::advance(const DeviceWork& work, const std::byte* prepared, std
     const DeviceLayer& layer = *layers_[k];
     const Places& at = places_[k];
     const DeviceSizes& o = layer.sizes();
-    void* outputs = between.rows[k % 2] + o.batch * o.hidden * layer.number_bytes();
+    void* outputs = between.rows[k % 2] + o.batch * o.hidden * layer.output_bytes();
     if (k + 1 == layers_.size() && y != nullptr) outputs = y;
     layer.advance(work, prepared + at.prepared, steps, x, before + at.state, after + at.state,
                   outputs, between.own);
@@ -114,7 +114,7 @@ void DeviceStack::record(const DeviceWork& work, const std::byte* prepared, std:
   }
   if (y == nullptr) return;
   const DeviceSizes& top = layers_.back()->sizes();
-  cuda_copy(y, x, steps * top.batch * top.hidden * number_bytes(), work.stream);
+  cuda_copy(y, x, steps * top.batch * top.hidden * output_bytes(), work.stream);
 }
 
 void DeviceStack::state_of_tape(const std::byte* tape, std::int64_t steps, std::byte* state,

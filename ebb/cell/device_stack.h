@@ -25,6 +25,7 @@ class DeviceStack {
   std::int64_t inputs() const { return layers_.front()->sizes().inputs; }
   std::int64_t outputs() const { return layers_.back()->sizes().hidden; }
   Bytes number_bytes() const { return layers_.front()->number_bytes(); }
+  Bytes output_bytes() const { return layers_.back()->output_bytes(); }
 
   std::int64_t parameter_size() const { return parameter_size_; }
   std::int64_t state_size() const { return state_size_; }  // floats of the caller's

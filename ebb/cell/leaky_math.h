@@ -12,7 +12,7 @@ struct ReadoutMath {
   static constexpr bool kSpikes = false, kEvents = false;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>& c) {
     if constexpr (leaky) {
       const Number kappa = u.parameters[0];
       u.after[0] = kappa * u.before[0] + (Number{1} - c.normalised * kappa) * u.sums[0];
@@ -22,7 +22,7 @@ struct ReadoutMath {
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>& c) {
     if constexpr (leaky) {
       const Number kappa = u.parameters[0], weight = Number{1} - c.normalised * kappa;
       const Number input = (u.after[0] - kappa * u.before[0]) / weight;

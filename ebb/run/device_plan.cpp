@@ -9,6 +9,7 @@
 
 #include "ebb/cell/cell.h"
 #include "ebb/cell/gated_layer.h"
+#include "ebb/cell/readout_layer.h"
 #include "ebb/cell/spiking_layer.h"
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_pool.h"
@@ -106,12 +107,26 @@ std::unique_ptr<const DeviceLayer> gated_layer(const LayerOptions& own, std::siz
   const auto found = std::ranges::find(kCellWords, own.cell, &CellWord::name);
   if (found == kCellWords.end()) {
     refuse(k, "is '" + own.cell +
-                  "'; on a device it must be lstm, gru, rnn, rnn_relu, lif, alif or adlif");
+                  "'; on a device it must be lstm, gru, rnn, rnn_relu, lif, alif or adlif, and the "
+                  "last may be linear or leaky");
   }
   GatedLayerOptions options{sizes};
   options.cell = found->cell;
   options.bias = own.bias;
   return std::make_unique<GatedLayer>(options);
+}
+
+bool is_readout(const std::string& cell) { return cell == "linear" || cell == "leaky"; }
+
+std::unique_ptr<const DeviceLayer> readout_layer(const LayerOptions& own, std::size_t k,
+                                                 const DeviceSizes& sizes) {
+  if (k == 0) refuse(k, "is a readout; on a device there must be a layer below it");
+  ReadoutLayerOptions options{sizes};
+  options.leaky = own.cell == "leaky";
+  options.bias = own.bias;
+  options.learns_tau = own.train_tau;
+  if (options.leaky && !own.normalised) refuse(k, "is not normalised, which a device does not run");
+  return std::make_unique<ReadoutLayer>(options);
 }
 
 DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t chunk) {
@@ -128,8 +143,9 @@ DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t 
     }
     sizes.inputs = k == 0 ? own.input : options.layers[k - 1].hidden;
     sizes.hidden = own.hidden;
-    layers.push_back(spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
-                                                       : gated_layer(own, k, sizes));
+    layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, sizes)
+                     : spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
+                                                         : gated_layer(own, k, sizes));
   }
   return layers;
 }

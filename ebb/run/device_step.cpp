@@ -111,13 +111,9 @@ std::int64_t DeviceStep::steps_of(std::int64_t step) const {
   return std::min(stack_.chunk(), time_steps_ - step * stack_.chunk());
 }
 
-Bytes DeviceStep::row_bytes(std::int64_t width) const {
-  return batch_ * width * stack_.number_bytes();
-}
-
 DeviceStep::Inputs DeviceStep::inputs_of(std::int64_t step) {
   const std::int64_t first = step * stack_.chunk();
-  const Bytes row = row_bytes(stack_.inputs());
+  const Bytes row = input_row();
   if (forward_.x != nullptr) return {{}, forward_.x + first * row};
   DeviceItem made = take(stack_.chunk() * row);
   forward_.inputs(first, steps_of(step), made.data(), forward_.stream);
@@ -127,7 +123,7 @@ DeviceStep::Inputs DeviceStep::inputs_of(std::int64_t step) {
 
 std::byte* DeviceStep::y_of(std::int64_t step, bool first) const {
   if (!first || forward_.y == nullptr) return nullptr;
-  return forward_.y + step * stack_.chunk() * row_bytes(stack_.outputs());
+  return forward_.y + step * stack_.chunk() * output_row();
 }
 
 DeviceItem DeviceStep::take(Bytes bytes) {
@@ -194,12 +190,10 @@ void DeviceStep::reverse(std::int64_t from, std::int64_t to) {
     given.steps = steps_of(i);
     given.x = inputs.x;
     given.tape = tape->second.data();
-    if (backward_.of_y != nullptr)
-      given.of_y = backward_.of_y + i * chunk * row_bytes(stack_.outputs());
+    if (backward_.of_y != nullptr) given.of_y = backward_.of_y + i * chunk * output_row();
     given.of_after = of_after_.data();
     given.of_before = of_before_.data();
-    if (backward_.of_x != nullptr)
-      given.of_x = backward_.of_x + i * chunk * row_bytes(stack_.inputs());
+    if (backward_.of_x != nullptr) given.of_x = backward_.of_x + i * chunk * input_row();
     given.gradient = backward_.gradient;
     stack_.reverse(work(), prepared_, given, scratch.data());
     std::swap(of_after_, of_before_);

@@ -95,7 +95,8 @@ class DeviceStep : public HandleStep {
   };
   Inputs inputs_of(std::int64_t step);
   std::byte* y_of(std::int64_t step, bool first) const;
-  Bytes row_bytes(std::int64_t width) const;
+  Bytes input_row() const { return batch_ * stack_.inputs() * stack_.number_bytes(); }
+  Bytes output_row() const { return batch_ * stack_.outputs() * stack_.output_bytes(); }
   DeviceWork work() const { return {&products_, forward_.stream}; }
   DeviceItem take(Bytes bytes);
   void retire(DeviceItem item);

@@ -111,7 +111,16 @@ bool spikes(const DeviceNetworkOptions& options) {
   return options.layers.front().cell.ends_with("lif");
 }
 
-// Units that fire now and then, and start from nothing.
+bool has_readout(const DeviceNetworkOptions& options) {
+  return options.layers.back().cell == "linear" || options.layers.back().cell == "leaky";
+}
+
+// Of outputs.
+std::string given_out(const DeviceNetworkOptions& options) {
+  return has_readout(options) ? "f32" : options.number;
+}
+
+// Units that fire now and then.
 void let_fire(const std::vector<NetworkParameter>& layout, DeviceData& data) {
   for (const NetworkParameter& own : layout) {
     for (std::int64_t i = 0; i < own.size; ++i) {
@@ -120,13 +129,12 @@ void let_fire(const std::vector<NetworkParameter>& layout, DeviceData& data) {
       if (own.name.starts_with("tau")) value = 4 + 10 * std::abs(value);
     }
   }
-  std::ranges::fill(data.initial, 0.F);
-  std::ranges::fill(data.of_final, 0.F);
 }
 
 std::int64_t state_of(const DeviceNetworkOptions& options) {
   std::int64_t floats = 0;
   for (const LayerOptions& layer : options.layers) {
+    if (layer.cell == "linear") continue;
     const std::int64_t fields = layer.cell == "alif" || layer.cell == "adlif" ? 3
                                 : layer.cell == "lstm" || layer.cell == "lif" ? 2
                                                                               : 1;
@@ -173,14 +181,18 @@ DeviceData device_data(const DeviceNetworkOptions& options) {
   data.of_final = made_up(state, 1, options.number, 5);
   if (options.layers.front().cell == "rnn_relu") keep_from_kinks(layout, data);
   if (spikes(options)) let_fire(layout, data);
+  if (spikes(options) || has_readout(options)) {  // the CPU's states are others
+    std::ranges::fill(data.initial, 0.F);
+    std::ranges::fill(data.of_final, 0.F);
+  }
   return data;
 }
 
 DeviceResult run_on_device(DeviceNetwork& net, const DeviceNetworkOptions& options,
                            const DeviceData& data) {
   net.set_values(data.parameters);
-  OverTime x(options.number, data.x), of_y(options.number, data.of_y);
-  OverTime y(options.number, data.of_y.size()), of_x(options.number, data.x.size());
+  OverTime x(options.number, data.x), of_y(given_out(options), data.of_y);
+  OverTime y(given_out(options), data.of_y.size()), of_x(options.number, data.x.size());
   Floats initial(data.initial), of_final(data.of_final);
   Floats final(data.initial.size()), of_initial(data.initial.size());
   net.forward(x.data(), y.data(), initial.data(), final.data());
@@ -214,7 +226,7 @@ DeviceResult run_on_cpu(const DeviceNetworkOptions& options, const DeviceData& d
   Run run(net, {});
   DeviceResult found;
   std::vector<double> final, of_initial;
-  if (spikes(options)) {  // its states have spikes as bits, and begin as zeros
+  if (spikes(options) || has_readout(options)) {
     const std::vector<std::byte> zeros(static_cast<std::size_t>(net.bytes(0).state));
     std::vector<std::byte> after(zeros.size()), before(zeros.size());
     run.forward(zeros, after);

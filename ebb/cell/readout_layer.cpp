@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cell/readout_layer.h"
+
+#include "ebb/cell/leaky.h"
+#include "ebb/device/cuda_arrays.h"
+
+namespace ebb {
+
+ReadoutLayer::Parameters ReadoutLayer::parameters() const {
+  const std::int64_t outputs = options_.hidden;
+  Parameters found{};
+  found.bias = outputs * options_.inputs;
+  found.tau = found.bias + (options_.bias ? outputs : 0);
+  found.size = found.tau + (options_.leaky ? outputs : 0);
+  return found;
+}
+
+ReadoutLayer::Prepared ReadoutLayer::prepared_at(std::byte* memory) const {
+  Carver carver(memory);
+  Prepared found{};
+  found.w_ih = take_array(carver, options_.hidden * options_.inputs * number_bytes());
+  if (options_.bias) found.bias = take_floats(carver, options_.hidden);
+  if (options_.leaky) found.decays = take_floats(carver, options_.hidden);
+  found.ones = take_floats(carver, options_.chunk * options_.batch);
+  found.bytes = carver.used();
+  return found;
+}
+
+ReadoutLayer::State ReadoutLayer::state_at(std::byte* memory) const {
+  Carver carver(memory);
+  State found{};
+  if (options_.leaky) found.outputs = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+ReadoutLayer::Tape ReadoutLayer::tape_at(std::byte* memory) const {
+  Carver carver(memory);
+  Tape found{};
+  found.outputs = take_floats(carver, options_.chunk * units());
+  if (options_.leaky) found.before = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+ReadoutLayer::Scratch ReadoutLayer::scratch_at(std::byte* memory) const {
+  Carver carver(memory);
+  Scratch found{};
+  found.of_sums = take_floats(carver, options_.chunk * units());
+  if (number() != CudaNumber::f32) found.rounded = take_array(carver, options_.chunk * row_bytes());
+  if (options_.leaky) found.of_decays = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+void ReadoutLayer::prepare(const float* given, std::byte* memory, void* stream) const {
+  const Prepared own = prepared_at(memory);
+  const Parameters at = parameters();
+  const std::int64_t outputs = options_.hidden;
+  cuda_add(number(), own.w_ih, given, nullptr, outputs * options_.inputs, stream);
+  if (options_.bias) cuda_add(CudaNumber::f32, own.bias, given + at.bias, nullptr, outputs, stream);
+  if (options_.leaky) cuda_decays(own.decays, given + at.tau, outputs, stream);
+  cuda_fill(CudaNumber::f32, own.ones, 1, options_.chunk * options_.batch, stream);
+}
+
+void ReadoutLayer::copy(void* to, const void* from, void* stream) const {
+  if (!options_.leaky) return;
+  if (from == nullptr) return cuda_zero(to, state_floats(), stream);
+  cuda_copy(to, from, state_floats(), stream);
+}
+
+void ReadoutLayer::load(const float* given, std::byte* state, void* stream) const {
+  copy(state, given, stream);
+}
+void ReadoutLayer::store(const std::byte* state, float* to, void* stream) const {
+  copy(to, state, stream);
+}
+void ReadoutLayer::load_adjoint(const float* given, std::byte* adjoint, void* stream) const {
+  copy(adjoint, given, stream);
+}
+void ReadoutLayer::store_adjoint(const std::byte* adjoint, float* to, void* stream) const {
+  copy(to, adjoint, stream);
+}
+
+void ReadoutLayer::run(const DeviceWork& work, const Prepared& own, std::int64_t steps,
+                       const void* x, const float* before, float* outputs, float* after) const {
+  const std::int64_t rows = steps * options_.batch;
+  if (options_.bias)
+    cuda_repeat(CudaNumber::f32, outputs, own.bias, rows, options_.hidden, work.stream);
+  CudaProduct product = product_of_numbers();
+  product.a = x;
+  product.b = own.w_ih;
+  product.b_transposed = true;
+  product.rows = rows;
+  product.columns = options_.hidden;
+  product.inner = options_.inputs;
+  product.sums = outputs;
+  product.adds = options_.bias;
+  work.products->multiply(product);
+  if (!options_.leaky) return;
+  leaky_forward({steps, options_.batch, options_.hidden}, own.decays, before, outputs, after,
+                work.stream);
+}
+
+void ReadoutLayer::advance(const DeviceWork& work, const std::byte* prepared, std::int64_t steps,
+                           const void* x, const std::byte* before, std::byte* after, void* outputs,
+                           std::byte*) const {
+  run(work, prepared_at(unconst(prepared)), steps, x, state_at(unconst(before)).outputs,
+      static_cast<float*>(outputs), state_at(after).outputs);
+}
+
+const void* ReadoutLayer::record(const DeviceWork& work, const std::byte* prepared,
+                                 std::int64_t steps, const void* x, const std::byte* before,
+                                 std::byte* memory, std::byte*) const {
+  const Tape tape = tape_at(memory);
+  copy(tape.before, before, work.stream);
+  // The last of the outputs is the state after: what the kernel writes twice has the same bits.
+  run(work, prepared_at(unconst(prepared)), steps, x, tape.before, tape.outputs,
+      tape.outputs + (steps - 1) * units());
+  return tape.outputs;
+}
+
+const void* ReadoutLayer::outputs_of_tape(const std::byte* memory) const {
+  return tape_at(unconst(memory)).outputs;
+}
+
+void ReadoutLayer::state_of_tape(const std::byte* memory, std::int64_t steps, std::byte* state,
+                                 void* stream) const {
+  copy(state, tape_at(unconst(memory)).outputs + (steps - 1) * units(), stream);
+}
+
+void ReadoutLayer::reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
+                           std::byte* memory) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  const Scratch scratch = scratch_at(memory);
+  const Tape tape = tape_at(given.tape);
+  const auto* of_sums = static_cast<const float*>(given.outputs_gradient);
+  if (options_.leaky) {
+    LeakyBackward back;
+    back.decays = own.decays;
+    back.before = tape.before;
+    back.outputs = tape.outputs;
+    back.outputs_gradient = of_sums;
+    back.after_gradient = state_at(unconst(given.of_after)).outputs;
+    back.sums_gradient = scratch.of_sums;
+    back.before_gradient = state_at(given.of_before).outputs;
+    back.decays_gradient = options_.learns_tau ? scratch.of_decays : nullptr;
+    leaky_backward({given.steps, options_.batch, options_.hidden}, back, work.stream);
+    of_sums = scratch.of_sums;
+  } else if (of_sums == nullptr) {
+    cuda_zero(scratch.of_sums, given.steps * state_floats(), work.stream);
+    of_sums = scratch.of_sums;
+  }
+  add_gradients(work, own, given, of_sums, scratch);
+}
+
+void ReadoutLayer::add_gradients(const DeviceWork& work, const Prepared& own, const Reversed& given,
+                                 const float* of_sums, const Scratch& scratch) const {
+  const Parameters at = parameters();
+  const std::int64_t outputs = options_.hidden, rows = given.steps * options_.batch;
+  const void* read = of_sums;
+  if (scratch.rounded != nullptr) {
+    cuda_add(number(), scratch.rounded, of_sums, nullptr, rows * outputs, work.stream);
+    read = scratch.rounded;
+  }
+  CudaProduct product = product_of_numbers();
+  if (given.of_x != nullptr) {
+    product.sums_number = number();
+    product.a = read;
+    product.b = own.w_ih;
+    product.rows = rows;
+    product.columns = options_.inputs;
+    product.inner = outputs;
+    product.sums = given.of_x;
+    work.products->multiply(product);
+  }
+  product = product_of_numbers();
+  product.a = read;
+  product.a_transposed = product.adds = true;
+  product.b = given.x;
+  product.rows = outputs;
+  product.columns = options_.inputs;
+  product.inner = rows;
+  product.sums = given.gradient;
+  work.products->multiply(product);
+  // Sums over rows as products with ones, whose order of additions is fixed as well.
+  product = {};
+  product.tf32 = false;
+  product.adds = true;
+  product.a = own.ones;
+  product.rows = 1;
+  product.columns = outputs;
+  if (options_.bias) {
+    product.b = of_sums;
+    product.inner = rows;
+    product.sums = given.gradient + at.bias;
+    work.products->multiply(product);
+  }
+  if (options_.leaky && options_.learns_tau) {
+    product.b = scratch.of_decays;
+    product.inner = options_.batch;
+    product.sums = given.gradient + at.tau;
+    work.products->multiply(product);
+  }
+}
+
+void ReadoutLayer::finish(const std::byte* prepared, float* gradient, void* stream) const {
+  if (!options_.leaky || !options_.learns_tau) return;
+  cuda_of_decays(gradient + parameters().tau, prepared_at(unconst(prepared)).decays,
+                 options_.hidden, stream);
+}
+
+}  // namespace ebb
