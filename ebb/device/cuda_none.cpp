@@ -5,6 +5,7 @@
 #include "ebb/device/cuda_driver_pool.h"
 #include "ebb/device/cuda_products.h"
 #include "ebb/device/cuda_stream.h"
+#include "ebb/device/cuda_training.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/device/pinned_memory.h"
 
@@ -53,6 +54,17 @@ void cuda_repeat(CudaNumber, void*, const void*, std::int64_t, std::int64_t, voi
 void cuda_decays(float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_of_decays(float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_fill(CudaNumber, void*, float, std::int64_t, void*) { refuse(); }
+
+void cuda_expand_bits(CudaNumber, void*, const std::uint64_t*, std::int64_t, std::int64_t, void*) {
+  refuse();
+}
+void cuda_cross_entropy(const CudaLosses&, const std::int32_t*, void*) { refuse(); }
+void cuda_squared_error(const CudaLosses&, const float*, void*) { refuse(); }
+void cuda_square_sums(double*, const float*, std::int64_t, void*) { refuse(); }
+void cuda_sgd(const CudaSgd&, float*, const float*, float*, std::int64_t, void*) { refuse(); }
+void cuda_adam(const CudaAdam&, float*, const float*, float*, float*, std::int64_t, void*) {
+  refuse();
+}
 
 CudaProducts::CudaProducts() { refuse(); }
 CudaProducts::~CudaProducts() {}
