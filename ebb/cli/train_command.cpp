@@ -42,7 +42,8 @@ the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
 parameters under PyTorch's names. Ctrl-C, or a kill, and --resume DIR: training
-goes on with the same bits. mpirun -n P ebb train ... takes P batches at once.
+goes on with the same bits, or with --device on another kind of device, where
+bits are its own. mpirun -n P ebb train ... takes P batches at once.
 
 --plan-only answers before anything is trained: does it fit, how slow is it,
 what is where. --find-budget 1.2x answers with the least memory that makes an
@@ -56,6 +57,7 @@ Examples
   ebb train --task fashion-mnist --cell lstm --hidden 128 --epochs 5 --out run
   ebb train --task text --data shakespeare.txt --hidden 512 --budget 32MiB
   ebb train --task qtdb --data DIR --cell alif --hidden 36 --readout leaky
+  ebb train --task text --data shakespeare.txt --hidden 512 --device cuda --dtype bf16
   ebb train --task adding --steps 5000 --budget 2% --plan-only
   ebb train --task adding --steps 5000 --find-budget 1.2x
   ebb train --resume run
@@ -90,7 +92,8 @@ constexpr OptionRow kRows[] = {
     {"The net", "weight_scale", Kind::number, "F", "Initial weights times F"},
     {"The net", "forget_bias", Kind::number, "F",
      "Initial bias of the gate that keeps the memory,\nlarger for longer memory: "},
-    {"The net", "dtype", Kind::text, "NAME", "float (default) or double"},
+    {"The net", "dtype", Kind::text, "NAME",
+     "float (default) or double, or on a GPU what is\nmultiplied: tf32, bf16 or f16"},
     {"The net", "chunk", Kind::whole, "K",
      "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
      "spike"},
@@ -108,8 +111,12 @@ constexpr OptionRow kRows[] = {
     {"Spiking cells", "train_threshold", Kind::flag, "", "Thresholds learn"},
     {"Spiking cells", "gradient_threshold", Kind::number, "F", "Membranes below get no gradient"},
     {"Spiking cells", "max_activity", Kind::number, "D", "Share of units heard at a step at most"},
+    {"The memory", "device", Kind::text, "NAME",
+     "cpu (default), cuda, cuda:N, or auto: a GPU if one\nis there and runs the net"},
     {"The memory", "budget", Kind::text, "BYTES",
      "Of fast memory: bytes, a share, or unlimited\n(default)"},
+    {"The memory", "host_budget", Kind::text, "BYTES",
+     "On a GPU: of the host's memory, for states that\nleave the GPU meanwhile; default 0"},
     {"The memory", "strategy", Kind::text, "NAME",
      "auto (default), a row of ebb plan --help, or\ntruncated:K"},
     {"The memory", "threads", Kind::whole, "N", "Default all processors"},

@@ -76,6 +76,8 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
     json["tiers"].push_back({{"name", plan.tiers[k]}, {"peak", plan.prediction.peak[k + 1]}});
   }
+  json["device"] = plan.device;
+  if (!plan.trained_on.empty()) json["trained_on"] = plan.trained_on;
   json["threads"] = plan.threads;
   json["ranks"] = plan.ranks;
   return json;
@@ -116,6 +118,13 @@ void TrainText::plan(const TrainPlan& plan) {
                 ", " + targets(plan.shape) + ", batch " + std::to_string(options_.batch) +
                 (plan.ranks > 1 ? " in each of " + std::to_string(plan.ranks) + " processes" : ""));
   lines.add("net", net(options_, plan));
+  if (plan.device != "cpu") lines.add("device", plan.device + ", in " + options_.dtype);
+  if (!plan.trained_on.empty()) {
+    lines.add(plan.device == "cpu" ? "device" : "",
+              (plan.device == "cpu" ? "cpu; " : "") +
+                  std::string("the checkpoint was trained on ") + plan.trained_on +
+                  ": from here on bits are not those of going on there");
+  }
   if (plan.windows > 1) {
     lines.add("gradients",
               "NOT EXACT: cut off every " + options_.strategy.substr(10) + " time steps");
@@ -134,7 +143,8 @@ void TrainText::plan(const TrainPlan& plan) {
   for (std::size_t k = 0; k < plan.tiers.size(); ++k) {
     lines.add("", format_bytes(plan.prediction.peak[k + 1]) + " in tier " + plan.tiers[k]);
   }
-  lines.add("time", format_seconds(seconds) + " an iteration predicted, " +
+  lines.add("time", format_seconds(seconds) + " an iteration predicted" +
+                        (plan.device == "cpu" ? "" : " for an H200") + ", " +
                         format_number(seconds / plain_seconds) + " x keeping everything");
   lines.add("", std::to_string(plan.iterations - plan.first) + " iterations: about " +
                     format_seconds(seconds * static_cast<double>(plan.iterations - plan.first)));

@@ -20,6 +20,8 @@ constexpr const char* kWithoutCuda = "this build of ebb has no CUDA: build it wi
 
 std::string cuda_missing() { return kWithoutCuda; }
 int cuda_device() { refuse(); }
+int cuda_device_count() { refuse(); }
+void set_cuda_device(int) { refuse(); }
 std::string cuda_device_name() { refuse(); }
 Bytes cuda_free_bytes() { refuse(); }
 DeviceMemory::DeviceMemory(Bytes) { refuse(); }
@@ -61,6 +63,7 @@ void cuda_expand_bits(CudaNumber, void*, const std::uint64_t*, std::int64_t, std
 void cuda_cross_entropy(const CudaLosses&, const std::int32_t*, void*) { refuse(); }
 void cuda_squared_error(const CudaLosses&, const float*, void*) { refuse(); }
 void cuda_square_sums(double*, const float*, std::int64_t, void*) { refuse(); }
+void cuda_score_sums(double*, const CudaLosses&, void*) { refuse(); }
 void cuda_sgd(const CudaSgd&, float*, const float*, float*, std::int64_t, void*) { refuse(); }
 void cuda_adam(const CudaAdam&, float*, const float*, float*, float*, std::int64_t, void*) {
   refuse();

@@ -78,18 +78,39 @@ __global__ void squared_error(const CudaLosses g, const float* targets) {
   }
 }
 
-__global__ void square_sums(double* sums, const float* numbers, std::int64_t count) {
+// The sum over a block, for its first thread.
+__device__ double block_sum(double own) {
   __shared__ double parts[kThreads];
-  double sum = 0;
-  for (std::int64_t i = first_of(); i < count; i += all_of())
-    sum += static_cast<double>(numbers[i]) * static_cast<double>(numbers[i]);
-  parts[threadIdx.x] = sum;
+  parts[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = kThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
     __syncthreads();
   }
-  if (threadIdx.x == 0) sums[blockIdx.x] = parts[0];
+  const double sum = parts[0];
+  __syncthreads();  // before the next sum is begun
+  return sum;
+}
+
+__global__ void square_sums(double* sums, const float* numbers, std::int64_t count) {
+  double own = 0;
+  for (std::int64_t i = first_of(); i < count; i += all_of())
+    own += static_cast<double>(numbers[i]) * static_cast<double>(numbers[i]);
+  const double sum = block_sum(own);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void score_sums(double* sums, const CudaLosses g) {
+  double loss = 0, right = 0, targets = 0;
+  for (std::int64_t row = first_of(); row < g.rows; row += all_of()) {
+    if (g.right[row] < 0) continue;
+    loss += static_cast<double>(g.losses[row]);
+    right += static_cast<double>(g.right[row]);
+    targets += 1;
+  }
+  const double all[3] = {block_sum(loss), block_sum(right), block_sum(targets)};
+  if (threadIdx.x != 0) return;
+  for (int k = 0; k < 3; ++k) sums[k * kSums + blockIdx.x] += all[k];
 }
 
 __global__ void sgd(const CudaSgd h, float* values, const float* gradient, float* momentum,
@@ -139,8 +160,12 @@ void cuda_squared_error(const CudaLosses& given, const float* targets, void* str
   check_cuda(cudaGetLastError(), "cuda_squared_error");
 }
 void cuda_square_sums(double* sums, const float* numbers, std::int64_t count, void* stream) {
-  square_sums<<<kSquareSums, kThreads, 0, own(stream)>>>(sums, numbers, count);
+  square_sums<<<kSums, kThreads, 0, own(stream)>>>(sums, numbers, count);
   check_cuda(cudaGetLastError(), "cuda_square_sums");
+}
+void cuda_score_sums(double* sums, const CudaLosses& given, void* stream) {
+  score_sums<<<kSums, kThreads, 0, own(stream)>>>(sums, given);
+  check_cuda(cudaGetLastError(), "cuda_score_sums");
 }
 void cuda_sgd(const CudaSgd& how, float* values, const float* gradient, float* momentum,
               std::int64_t count, void* stream) {

@@ -28,9 +28,12 @@ void cuda_cross_entropy(const CudaLosses& given, const std::int32_t* classes, vo
 // By targets [R,O], averaged over the outputs; those that are NaN do not count. Nothing is right.
 void cuda_squared_error(const CudaLosses& given, const float* targets, void* stream);
 
-// Sums of squares in double, of as many parts as there are places; added up in their order they have the same bits in every run.
-constexpr int kSquareSums = 256;
+// Sums in double, of as many parts as there are places; added up in their order they have the same bits in every run.
+constexpr int kSums = 256;
+// Of squares, [kSums].
 void cuda_square_sums(double* sums, const float* numbers, std::int64_t count, void* stream);
+// Of losses, of rows that are right and of rows that have a target, [3,kSums]; added to what is there.
+void cuda_score_sums(double* sums, const CudaLosses& given, void* stream);
 
 // A step as ebb/train/optimiser.h has it; all numbers but the arrays are those of one step.
 struct CudaSgd {

@@ -39,6 +39,14 @@ int cuda_device() {
   return device;
 }
 
+int cuda_device_count() {
+  int devices = 0;
+  check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  return devices;
+}
+
+void set_cuda_device(int device) { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
+
 std::string cuda_device_name() {
   cudaDeviceProp found = {};
   check_cuda(cudaGetDeviceProperties(&found, cuda_device()), "cudaGetDeviceProperties");

@@ -14,9 +14,12 @@ namespace ebb {
 
 // Why nothing can run on a CUDA device here; empty: it can.
 std::string cuda_missing();
-// The device that is current, its name with its memory ("NVIDIA H200, 139.8 GiB"), and what nobody has taken of that. They throw like
-// DeviceMemory.
+// The device that is current, how many there are, the current one's name with its memory ("NVIDIA H200, 139.8 GiB"), and what nobody has
+// taken of that. They throw like DeviceMemory.
 int cuda_device();
+int cuda_device_count();
+// Makes a device current for the calling thread.
+void set_cuda_device(int device);
 std::string cuda_device_name();
 Bytes cuda_free_bytes();
 

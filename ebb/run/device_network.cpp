@@ -67,7 +67,9 @@ Ledger ledger_of(const DeviceNetworkOptions& options) {
 DevicePlan device_plan(const DeviceNetworkOptions& options) {
   on_cpu(options);
   const PlannedStack planned = plan_stack(options);
-  return {planned.stack->chunk(), planned.chain.at(0).state, planned.chain.at(0).tape,
+  const Bytes standing = 2 * float_bytes(planned.stack->parameter_size()) +
+                         planned.stack->prepared_bytes() + CudaProducts::kWorkspace;
+  return {planned.stack->chunk(), planned.chain.at(0).state, planned.chain.at(0).tape, standing,
           *planned.plan};
 }
 

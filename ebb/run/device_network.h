@@ -60,6 +60,7 @@ struct DeviceNetworkOptions {
 struct DevicePlan {
   std::int64_t chunk = 0;
   Bytes state_bytes = 0, tape_bytes = 0;  // of one chunk
+  Bytes standing_bytes = 0;               // see DeviceNetwork
   Plan plan;
 };
 DevicePlan device_plan(const DeviceNetworkOptions& options);

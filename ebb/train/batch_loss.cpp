@@ -18,34 +18,6 @@ void BatchLoss<Number>::set(const Batch& batch, double scale) {
   scale_ = scale;
 }
 
-template <class Number>
-std::int64_t BatchLoss<Number>::length(std::int64_t sample) const {
-  return batch_->lengths.empty() ? shape_.steps : batch_->lengths[at(sample)];
-}
-
-template <class Number>
-bool BatchLoss<Number>::has_target(std::int64_t t, std::int64_t b, std::size_t& place) const {
-  const std::int64_t end = length(b);
-  if (shape_.every_step ? t >= end : t != end - 1) return false;
-  place = at(shape_.every_step ? t * samples_ + b : b);
-  if (shape_.classes) return batch_->classes[place] >= 0;
-  const float* const own = batch_->targets.data() + place * at(shape_.outputs);
-  return std::any_of(own, own + shape_.outputs, [](float target) { return !std::isnan(target); });
-}
-
-template <class Number>
-double BatchLoss<Number>::targets() const {
-  double count = 0;
-  std::size_t place = 0;
-  for (std::int64_t b = 0; b < samples_; ++b) {
-    const std::int64_t end = length(b);
-    for (std::int64_t t = shape_.every_step ? 0 : end - 1; t < end; ++t) {
-      count += has_target(t, b, place) ? 1 : 0;
-    }
-  }
-  return count;
-}
-
 // Shares of the classes by softmax, the largest output taken off first.
 template <class Number>
 static void softmax(std::span<const Number> output, std::vector<double>& shares) {
@@ -60,9 +32,10 @@ static void softmax(std::span<const Number> output, std::vector<double>& shares)
 
 template <class Number>
 void BatchLoss<Number>::output(std::int64_t t, std::span<const Number> output) {
+  const BatchTargets targets(shape_, samples_, *batch_);
   std::size_t place = 0;
   for (std::int64_t b = 0; b < samples_; ++b) {
-    if (!has_target(first_ + t, b, place)) continue;
+    if (!targets.has(first_ + t, b, place)) continue;
     const std::span<const Number> own = output.subspan(at(b * shape_.outputs), at(shape_.outputs));
     score_.targets += 1;
     if (shape_.classes) {
@@ -84,10 +57,11 @@ void BatchLoss<Number>::output(std::int64_t t, std::span<const Number> output) {
 template <class Number>
 bool BatchLoss<Number>::gradient(std::int64_t t, std::span<const Number> output,
                                  std::span<Number> gradient) {
+  const BatchTargets targets(shape_, samples_, *batch_);
   bool any = false;
   std::size_t place = 0;
   for (std::int64_t b = 0; b < samples_; ++b) {
-    if (!has_target(first_ + t, b, place)) continue;
+    if (!targets.has(first_ + t, b, place)) continue;
     if (!any) std::fill(gradient.begin(), gradient.end(), Number{0});
     any = true;
     const std::size_t from = at(b * shape_.outputs), count = at(shape_.outputs);

@@ -9,6 +9,7 @@
 #include "ebb/data/batch.h"
 #include "ebb/data/task.h"
 #include "ebb/run/network.h"
+#include "ebb/train/batch_targets.h"
 
 namespace ebb {
 
@@ -37,7 +38,7 @@ class BatchLoss : public Loss<Number> {
   // The network's time step 0 is this of the sequence.
   void set_window(std::int64_t first) { first_ = first; }
   // How many targets count.
-  double targets() const;
+  double targets() const { return BatchTargets(shape_, samples_, *batch_).count(); }
   const Score& score() const { return score_; }
   void forget() { score_ = {}; }
 
@@ -48,10 +49,6 @@ class BatchLoss : public Loss<Number> {
   double value() const override { return score_.loss * scale_; }
 
  private:
-  std::int64_t length(std::int64_t sample) const;
-  // Whether sample b has a target at time step t of the sequence, and where it is in the batch.
-  bool has_target(std::int64_t t, std::int64_t b, std::size_t& place) const;
-
   TaskShape shape_;
   std::int64_t samples_, first_ = 0;
   const Batch* batch_ = nullptr;

@@ -195,12 +195,6 @@ Bytes BatchRun<Number>::beside_bytes() const {
   return bytes;
 }
 
-template <class Number>
-double BatchRun<Number>::targets(const Batch& batch) {
-  loss_.set(batch, 1);
-  return loss_.targets();
-}
-
 template class BatchRun<float>;
 template class BatchRun<double>;
 

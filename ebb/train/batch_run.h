@@ -46,8 +46,6 @@ class BatchRun {
   // max_activity kept from being heard; of this process alone.
   double activity() const { return activity_; }
   std::int64_t dropped_spikes() const { return dropped_; }
-  // How many targets of the batch count.
-  double targets(const Batch& batch);
 
  private:
   void give(const Batch& batch, double scale);

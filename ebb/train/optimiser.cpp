@@ -69,6 +69,32 @@ void check_optimiser(const OptimiserOptions& options) {
 }
 
 template <class Number>
+StepNumbers<Number> step_numbers(const OptimiserOptions& options, std::int64_t count, double norm,
+                                 double lr) {
+  StepNumbers<Number> with;
+  // clip_grad_norm_ has the same 1e-6 against division by 0.
+  const bool clips = options.clip > 0;
+  with.scale = static_cast<Number>(clips ? std::min(1.0, options.clip / (norm + 1e-6)) : 1.0);
+  const bool decoupled = options.kind == OptimiserKind::adamw;
+  with.shrink = static_cast<Number>(decoupled ? 1 - lr * options.weight_decay : 1);
+  with.decay = static_cast<Number>(decoupled ? 0 : options.weight_decay);
+  if (options.kind == OptimiserKind::sgd) {
+    with.rate = static_cast<Number>(lr);
+    with.momentum = static_cast<Number>(options.momentum);
+    return with;
+  }
+  with.beta1 = static_cast<Number>(options.beta1);
+  with.beta2 = static_cast<Number>(options.beta2);
+  with.rest1 = static_cast<Number>(1 - options.beta1);
+  with.rest2 = static_cast<Number>(1 - options.beta2);
+  with.epsilon = static_cast<Number>(options.epsilon);
+  const auto steps = static_cast<double>(count);
+  with.rate = static_cast<Number>(lr / (1 - std::pow(options.beta1, steps)));
+  with.root = static_cast<Number>(std::sqrt(1 - std::pow(options.beta2, steps)));
+  return with;
+}
+
+template <class Number>
 Optimiser<Number>::Optimiser(const OptimiserOptions& options, std::size_t parameters)
     : options_(options), size_(parameters) {
   check_optimiser(options);
@@ -87,57 +113,41 @@ double Optimiser<Number>::step(std::span<Number> parameters, std::span<const Num
   check("lr", lr, lr >= 0, "a number of 0 or more");
   const double norm = norm_of(gradient);
   if (!std::isfinite(norm)) return norm;
-  // clip_grad_norm_ has the same 1e-6 against division by 0.
-  const bool clips = options_.clip > 0;
-  const double scale = clips ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
-  ++steps_;
+  const StepNumbers<Number> with = step_numbers<Number>(options_, ++steps_, norm, lr);
   if (options_.kind == OptimiserKind::sgd) {
-    sgd(parameters, gradient, lr, static_cast<Number>(scale));
+    sgd(parameters, gradient, with);
   } else {
-    adam(parameters, gradient, lr, static_cast<Number>(scale));
+    adam(parameters, gradient, with);
   }
   return norm;
 }
 
 template <class Number>
 void Optimiser<Number>::sgd(std::span<Number> parameters, std::span<const Number> gradient,
-                            double lr, Number scale) {
-  const auto decay = static_cast<Number>(options_.weight_decay);
-  const auto momentum = static_cast<Number>(options_.momentum);
-  const auto rate = static_cast<Number>(lr);
+                            const StepNumbers<Number>& with) {
   for (std::size_t i = 0; i < size_; ++i) {
-    Number change = gradient[i] * scale + decay * parameters[i];
+    Number change = gradient[i] * with.scale + with.decay * parameters[i];
     if (!first_.empty()) {
-      first_[i] = first_[i] * momentum + change;
+      first_[i] = first_[i] * with.momentum + change;
       change = first_[i];
     }
-    parameters[i] -= rate * change;
+    parameters[i] -= with.rate * change;
   }
 }
 
 template <class Number>
 void Optimiser<Number>::adam(std::span<Number> parameters, std::span<const Number> gradient,
-                             double lr, Number scale) {
-  const bool decoupled = options_.kind == OptimiserKind::adamw;
-  const auto shrink = static_cast<Number>(decoupled ? 1 - lr * options_.weight_decay : 1);
-  const auto decay = static_cast<Number>(decoupled ? 0 : options_.weight_decay);
-  const auto beta1 = static_cast<Number>(options_.beta1);
-  const auto beta2 = static_cast<Number>(options_.beta2);
-  const auto rest1 = static_cast<Number>(1 - options_.beta1);
-  const auto rest2 = static_cast<Number>(1 - options_.beta2);
-  const auto epsilon = static_cast<Number>(options_.epsilon);
-  const auto count = static_cast<double>(steps_);
-  const auto rate = static_cast<Number>(lr / (1 - std::pow(options_.beta1, count)));
-  const auto root = static_cast<Number>(std::sqrt(1 - std::pow(options_.beta2, count)));
+                             const StepNumbers<Number>& with) {
   // As torch.lerp: from the nearer end.
-  const bool near = rest1 < Number{0.5};
+  const bool near = with.rest1 < Number{0.5};
   for (std::size_t i = 0; i < size_; ++i) {
-    const Number parameter = parameters[i] * shrink;
-    const Number g = gradient[i] * scale + decay * parameters[i];
+    const Number parameter = parameters[i] * with.shrink;
+    const Number g = gradient[i] * with.scale + with.decay * parameters[i];
     const Number apart = g - first_[i];
-    first_[i] = near ? first_[i] + rest1 * apart : g - apart * beta1;
-    second_[i] = second_[i] * beta2 + rest2 * g * g;
-    parameters[i] = parameter - rate * first_[i] / (std::sqrt(second_[i]) / root + epsilon);
+    first_[i] = near ? first_[i] + with.rest1 * apart : g - apart * with.beta1;
+    second_[i] = second_[i] * with.beta2 + with.rest2 * g * g;
+    parameters[i] =
+        parameter - with.rate * first_[i] / (std::sqrt(second_[i]) / with.root + with.epsilon);
   }
 }
 
@@ -176,6 +186,8 @@ void Optimiser<Number>::restore(std::span<const TensorView> given) {
   steps_ = steps;
 }
 
+template StepNumbers<float> step_numbers(const OptimiserOptions&, std::int64_t, double, double);
+template StepNumbers<double> step_numbers(const OptimiserOptions&, std::int64_t, double, double);
 template class Optimiser<float>;
 template class Optimiser<double>;
 

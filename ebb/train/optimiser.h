@@ -36,6 +36,21 @@ OptimiserOptions optimiser_defaults(OptimiserKind kind);
 // Throws Error(invalid_argument) for values that make no sense.
 void check_optimiser(const OptimiserOptions& options);
 
+// What one step multiplies with, the same for all parameters.
+template <class Number>
+struct StepNumbers {
+  Number scale = 1;              // of the gradient, by clip
+  Number shrink = 1, decay = 0;  // weight decay: of parameters, or added to the gradient
+  Number rate = 0;
+  Number momentum = 0;                                // sgd
+  Number beta1 = 0, beta2 = 0, rest1 = 0, rest2 = 0;  // adam, adamw: 1 - beta in double
+  Number epsilon = 0, root = 1;
+};
+// Of step number `count`, from 1, with a gradient of that norm.
+template <class Number>
+StepNumbers<Number> step_numbers(const OptimiserOptions& options, std::int64_t count, double norm,
+                                 double lr);
+
 // For float and double. Works on one flat array of parameters.
 template <class Number>
 class Optimiser {
@@ -62,9 +77,10 @@ class Optimiser {
   void restore(std::span<const TensorView> state);
 
  private:
-  void sgd(std::span<Number> parameters, std::span<const Number> gradient, double lr, Number scale);
-  void adam(std::span<Number> parameters, std::span<const Number> gradient, double lr,
-            Number scale);
+  void sgd(std::span<Number> parameters, std::span<const Number> gradient,
+           const StepNumbers<Number>& with);
+  void adam(std::span<Number> parameters, std::span<const Number> gradient,
+            const StepNumbers<Number>& with);
 
   OptimiserOptions options_;
   std::size_t size_;

@@ -8,6 +8,7 @@
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/workers.h"
+#include "ebb/train/training_device.h"
 
 namespace ebb {
 namespace {
@@ -61,7 +62,9 @@ void visit_options(Options& o, Visit visit) {
   visit("chunk", o.chunk);
   visit("threads", o.threads);
   visit("budget", o.budget);
+  visit("host_budget", o.host_budget);
   visit("strategy", o.strategy);
+  visit("device", o.device);
   visit("iterations", o.iterations);
   visit("epochs", o.epochs);
   visit("lr", o.optimiser.lr);
@@ -168,12 +171,15 @@ void check_options(const TrainOptions& o) {
     fail(ErrorCode::invalid_argument, "iterations and epochs are both given; give one of them");
   }
   check_cells(o);
-  if (o.dtype != "float" && o.dtype != "double") {
-    fail(ErrorCode::invalid_argument, "dtype is '", o.dtype, "'; it must be float or double");
+  if (o.dtype != "float" && o.dtype != "double" && !is_device_number(o.dtype)) {
+    fail(ErrorCode::invalid_argument, "dtype is '", o.dtype,
+         "'; it must be float or double, or on a GPU tf32, bf16 or f16");
   }
+  parse_training_device(o.device);
   check_optimiser(o.optimiser);
   truncation(o);
   budget_bytes(o, 1);
+  host_budget_bytes(o, 1);
 }
 
 bool needs_one(std::string_view key) {
@@ -223,8 +229,8 @@ std::string to_json(const TrainOptions& options) {
 }
 
 bool is_free_option(std::string_view key) {
-  for (const char* free : {"budget", "strategy", "iterations", "epochs", "evaluate", "test_samples",
-                           "save_seconds", "data", "threads"}) {
+  for (const char* free : {"budget", "host_budget", "strategy", "device", "iterations", "epochs",
+                           "evaluate", "test_samples", "save_seconds", "data", "threads"}) {
     if (key == free) return true;
   }
   return false;
@@ -244,6 +250,14 @@ std::int64_t truncation(const TrainOptions& options) {
 
 Bytes budget_bytes(const TrainOptions& options, Bytes plain) {
   return read_budget("budget", options.budget, plain);
+}
+
+Bytes host_budget_bytes(const TrainOptions& options, Bytes plain) {
+  return read_budget("host_budget", options.host_budget, plain);
+}
+
+bool is_device_number(std::string_view dtype) {
+  return dtype == "tf32" || dtype == "bf16" || dtype == "f16";
 }
 
 }  // namespace ebb

@@ -28,14 +28,21 @@ struct TrainOptions {
   std::string readout = "linear";  // or "leaky"
   bool pipelined = false;
   double dropout = 0;
-  std::string dtype = "float";  // or "double"
-  std::int64_t chunk = 0;       // see NetworkOptions
-  int threads = 0;              // 0: all processors, shared by the processes
+  // float or double, or on a GPU what is multiplied: tf32, bf16 or f16 (see DeviceNetworkOptions; its float is f32). Parameters are floats
+  // then.
+  std::string dtype = "float";
+  std::int64_t chunk = 0;  // see NetworkOptions
+  int threads = 0;         // 0: all processors, shared by the processes
 
   // "64MiB", "5%" of what keeping everything takes, or "unlimited".
   std::string budget = "unlimited";
+  // On a GPU: of the host's memory, for states that leave the device meanwhile. In the same words.
+  std::string host_budget = "0";
   // A row of strategies(), "auto", or "truncated:K": gradients that reach K time steps back.
   std::string strategy = "auto";
+
+  // "cpu", "cuda", "cuda:1" or "auto": a GPU if there is one that runs the net.
+  std::string device = "cpu";
 
   std::int64_t iterations = 0;  // 0: as many as `epochs` have, or 1000
   std::int64_t epochs = 0;      // over the task's samples
@@ -63,7 +70,10 @@ bool is_free_option(std::string_view key);
 
 // K of "truncated:K", or 0.
 std::int64_t truncation(const TrainOptions& options);
-// The budget's bytes, where keeping everything takes `plain`.
+// The budgets' bytes, where keeping everything takes `plain`.
 Bytes budget_bytes(const TrainOptions& options, Bytes plain);
+Bytes host_budget_bytes(const TrainOptions& options, Bytes plain);
+// Whether only a GPU computes with them: "tf32", "bf16", "f16".
+bool is_device_number(std::string_view dtype);
 
 }  // namespace ebb

@@ -27,6 +27,11 @@ struct TrainPlan {
   TaskShape shape;
   std::int64_t iterations = 0, first = 0;  // all; done before, where it was resumed
   std::int64_t parameters = 0;
+  // "cpu", or a GPU and, unless it was only planned, its name. On a GPU budget, peak, plain and beside are of its memory, and times are
+  // predicted by figures of an H200.
+  std::string device;
+  // Where it was trained before it was resumed, if that was another kind of device: bits are not those of going on there.
+  std::string trained_on;
   int threads = 0, ranks = 1;
   std::int64_t steps = 0, chunk = 0;  // that the plan counts; time steps in each
   std::int64_t windows = 1;           // truncated gradients in an iteration; 1: exact

@@ -5,16 +5,16 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <sstream>
 
 #include "ebb/core/at.h"
 #include "ebb/core/clock.h"
 #include "ebb/core/error.h"
-#include "ebb/plan/strategies.h"
+#include "ebb/train/batch_targets.h"
 #include "ebb/train/checkpoint.h"
 #include "ebb/train/model_tensors.h"
 #include "ebb/train/tested.h"
 #include "ebb/train/trained.h"
+#include "ebb/train/training_device.h"
 
 namespace ebb {
 namespace {
@@ -72,8 +72,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
       ranks_(ranks),
       task_(make_task(task_of(options))),
       shape_(task_->shape()),
-      sampler_(task_->samples(Split::train), options.seed),
-      optimiser_(options.optimiser, 0) {
+      sampler_(task_->samples(Split::train), options.seed) {
   began_ = seconds_now();
   if (from && options_.processes != ranks_.size()) {
     fail(ErrorCode::invalid_argument, "the checkpoint was trained by ", options_.processes,
@@ -86,9 +85,13 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
                 {}, "resume it, or take another directory");
   }
   fill(Split::train, 0);
-  run_.emplace(options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), batch_, plans_only);
-  optimiser_ = Optimiser<Number>(options_.optimiser, run_->network().values().size());
   const bool resumes = from.has_value();
+  learner_ = make_learner<Number>(
+      {options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), plans_only, resumes},
+      batch_);
+  if (parse_training_device(options_.device).kind == TrainingDevice::Kind::any) {
+    options_.device = learner_->is_elsewhere() ? "cuda" : "cpu";
+  }
   if (from) restore(*from);
   from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {
@@ -132,43 +135,34 @@ template <class Number>
 void Trainer<Number>::fill(Split split, std::int64_t iteration) {
   task_->fill(split, sampler_.batch(iteration, options_.batch, ranks_.rank(), ranks_.size()),
               batch_);
+  filled_ = split == Split::train ? iteration : -1;
 }
 
 template <class Number>
 Metrics Trainer<Number>::iterate(std::int64_t iteration) {
-  fill(Split::train, iteration);
-  std::array<double, 1> targets{run_->targets(batch_)};
+  if (filled_ != iteration) fill(Split::train, iteration);
+  std::array<double, 1> targets{BatchTargets(shape_, options_.batch, batch_).count()};
   ranks_.sum(targets);
   if (targets[0] == 0) {
     fail(ErrorCode::invalid_argument, "no target of the batch of iteration ", iteration, " counts");
   }
-  Score score = run_->learn(batch_, 1 / targets[0], static_cast<std::uint64_t>(iteration), stop());
+  learner_->learn(batch_, 1 / targets[0], static_cast<std::uint64_t>(iteration), stop());
+  const std::int64_t iterations = all_iterations();
+  if (learner_->is_elsewhere() && iteration + 1 < iterations) fill(Split::train, iteration + 1);
+  Score score = learner_->score();
   add_up(ranks_, score);
-  ranks_.sum(run_->gradient());
+  learner_->sum_gradient(ranks_);
 
-  const std::span<Number> values = run_->network().values();
-  // What does not learn must not decay either.
-  std::vector<Number> fixed;
-  for (const NetworkParameter& own : run_->network().layout()) {
-    const std::span<Number> part = values.subspan(at(own.offset), at(own.size));
-    if (!own.learns) fixed.insert(fixed.end(), part.begin(), part.end());
-  }
-  const double rate = options_.optimiser.lr * options_.schedule.at(iteration, all_iterations());
+  const double rate = options_.optimiser.lr * options_.schedule.at(iteration, iterations);
   whole_ = -1;
-  const double norm = optimiser_.step(values, run_->gradient(), rate);
-  auto next = fixed.begin();
-  for (const NetworkParameter& own : run_->network().layout()) {
-    if (own.learns) continue;
-    std::copy_n(next, own.size, values.begin() + own.offset);
-    next += own.size;
-  }
+  const double norm = learner_->step(rate);
   Metrics metrics = metrics_of(shape_, iteration + 1, Split::train, score, earlier_ + seconds());
   if (!std::isfinite(norm) || !std::isfinite(metrics.loss)) {
     fail(ErrorCode::invalid_argument, "training diverged in iteration ", iteration + 1,
          ": the loss is ", metrics.loss, ", the gradient's norm ", norm, "; lower lr or set clip");
   }
   whole_ = iteration + 1;
-  report_ = run_->run().report();
+  report_ = learner_->report();
   metrics.lr = rate;
   metrics.gradient_norm = norm;
   metrics.peak_bytes = report_.measured.peak.front();
@@ -185,7 +179,8 @@ std::optional<Metrics> Trainer<Number>::test(std::int64_t iteration) {
   const std::int64_t ranks = ranks_.size(), batch = options_.batch;
   for (std::int64_t from = 0; from < samples; from += batch * ranks) {
     fill_tested(*task_, Split::test, from + batch * ranks_.rank(), samples, batch, batch_);
-    all += run_->test(batch_);
+    filled_ = -1;
+    all += learner_->test(batch_);
   }
   add_up(ranks_, all);
   if (all.targets == 0) return {};
@@ -207,8 +202,8 @@ void Trainer<Number>::tell(const Metrics& metrics) {
   if (!settings_.line) return;
   TrainLine line;
   line.metrics = metrics;
-  line.activity = run_->activity();
-  line.dropped_spikes = run_->dropped_spikes();
+  line.activity = learner_->activity();
+  line.dropped_spikes = learner_->dropped_spikes();
   settings_.line(line);
 }
 
@@ -277,51 +272,22 @@ TrainResult Trainer<Number>::run() {
 
 template <class Number>
 TrainPlan Trainer<Number>::plan() {
-  return described(run_->run().plan(), budget_bytes(options_, run_->plain_bytes()));
+  return completed(learner_->plan());
 }
 
 template <class Number>
 TrainPlan Trainer<Number>::plan_within(double slowdown) {
-  const Run& run = run_->run();
-  PlanOptions how;
-  how.strategy = "store_all";
-  const Plan all = make_plan(run.chain(), run.platform(), how);
-  how.strategy = truncation(options_) > 0 ? "auto" : options_.strategy;
-  const std::optional<SweepPoint> found =
-      least_within(run.chain(), run.platform(), how, slowdown * all.prediction.seconds);
-  if (found) return described(found->plan, found->budget);
-  std::ostringstream text;
-  text << "no budget makes strategy " << how.strategy << " as fast as " << slowdown
-       << " x keeping everything; with any memory it takes "
-       << run.plan().prediction.seconds / all.prediction.seconds << " x";
-  throw Error(ErrorCode::infeasible_budget, text.str(), {},
-              "allow more time, or take strategy auto");
+  return completed(learner_->plan_within(slowdown));
 }
 
 template <class Number>
-TrainPlan Trainer<Number>::described(const Plan& chosen, Bytes budget) {
-  const Run& run = run_->run();
-  Network<Number>& network = run_->network();
-  TrainPlan plan;
+TrainPlan Trainer<Number>::completed(TrainPlan plan) const {
   plan.shape = shape_;
   plan.iterations = all_iterations();
   plan.first = first_;
-  plan.parameters = static_cast<std::int64_t>(network.values().size());
   plan.ranks = ranks_.size();
-  plan.threads = network_of(options_, shape_, ranks_.rank(), ranks_.size()).threads;
-  plan.steps = network.steps();
-  plan.chunk = network.chunk();
-  plan.windows = run_->windows();
-  plan.strategy = chosen.strategy;
-  plan.prediction = chosen.prediction;
-  plan.peak = plan.prediction.peak.front();
-  plan.planning = run.plan().tables;
-  plan.plain = run_->plain_bytes();
-  plan.budget = budget;
-  const StepCost& cost = run.chain().at(0);
-  plan.plain_seconds = static_cast<double>(plan.steps) * (cost.record + cost.backward);
-  plan.beside = run_->beside_bytes() + optimiser_.bytes() + batch_.bytes() + task_->bytes();
-  for (const Tier& tier : run.platform().tiers) plan.tiers.push_back(tier.name);
+  plan.trained_on = trained_on_;
+  if (!learner_->is_elsewhere()) plan.beside += batch_.bytes() + task_->bytes();
   return plan;
 }
 
@@ -337,14 +303,15 @@ void Trainer<Number>::save(std::int64_t iteration) {
   } catch (const Error& error) {
     unwritten = error;
   }
+  learner_->fetch();
   Checkpoint checkpoint;
   checkpoint.iteration = iteration;
   checkpoint.seed = options_.seed;
   checkpoint.options = to_json(options_);
   checkpoint.data = task_->data();
-  checkpoint.model = model_tensors(run_->network(), options_.layers);
+  checkpoint.model = model_tensors(learner_->network(), options_.layers);
   checkpoint.notes = model_notes(options_, *task_, iteration);
-  checkpoint.optimiser = optimiser_.state();
+  checkpoint.optimiser = learner_->optimiser().state();
   save_checkpoint(*settings_.lock, checkpoint);
   saved_ = iteration;
   if (unwritten) throw *unwritten;
@@ -367,8 +334,12 @@ void Trainer<Number>::save_whole() {
 
 template <class Number>
 void Trainer<Number>::restore(const Checkpoint& from) {
-  restore_model(run_->network(), options_.layers, from.model);
-  optimiser_.restore(from.optimiser);
+  restore_model(learner_->network(), options_.layers, from.model);
+  learner_->optimiser().restore(from.optimiser);
+  learner_->restored();
+  const std::string before = options_from_json(from.options, "the checkpoint").device;
+  const bool was_elsewhere = parse_training_device(before).kind == TrainingDevice::Kind::cuda;
+  if (was_elsewhere != learner_->is_elsewhere()) trained_on_ = before;
   first_ = from.iteration;
   saved_ = first_;
 }

@@ -8,7 +8,7 @@
 
 #include "ebb/core/error.h"
 #include "ebb/data/sampler.h"
-#include "ebb/train/batch_run.h"
+#include "ebb/train/learner.h"
 #include "ebb/train/train.h"
 
 namespace ebb {
@@ -36,7 +36,7 @@ class Trainer {
   void write_lines();
   bool goes_on_after(const Error& error) const;
   void restore(const Checkpoint& from);
-  TrainPlan described(const Plan& plan, Bytes budget);
+  TrainPlan completed(TrainPlan plan) const;
   std::stop_token stop() const;
   double seconds() const;
   // Throws Error(invalid_argument) if more are done already.
@@ -50,8 +50,9 @@ class Trainer {
   TaskShape shape_;
   Sampler sampler_;
   Batch batch_;
-  std::optional<BatchRun<Number>> run_;
-  Optimiser<Number> optimiser_;
+  std::int64_t filled_ = -1;  // iteration whose samples batch_ has; -1: others
+  std::unique_ptr<Learner<Number>> learner_;
+  std::string trained_on_;  // see TrainPlan
   std::optional<MetricsFile> metrics_;
   std::deque<Metrics> unwritten_;  // lines that could not be written yet
   std::int64_t first_ = 0, saved_ = -1;

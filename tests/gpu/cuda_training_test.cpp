@@ -124,10 +124,40 @@ TEST_F(CudaTraining, SquaredError) {
   EXPECT_EQ(own.all(), outputs);
 }
 
+TEST_F(CudaTraining, SumsOfScores) {
+  constexpr std::size_t rows = 70'001;
+  const std::vector<float> numbers = made_up(rows, 6);
+  std::vector<float> which(rows);
+  double loss = 0, correct = 0, targets = 0;
+  for (std::size_t i = 0; i < rows; ++i) {
+    which[i] = static_cast<float>(i % 3) - 1;
+    if (which[i] < 0) continue;
+    loss += static_cast<double>(numbers[i]);
+    correct += static_cast<double>(which[i]);
+    targets += 1;
+  }
+  OnDevice<float> losses(numbers), right(which);
+  OnDevice<double> sums(std::vector<double>(3 * kSums, 0));
+  CudaLosses given;
+  given.rows = rows;
+  given.losses = losses.data();
+  given.right = right.data();
+  for (int time = 1; time <= 2; ++time) {  // the second is added to the first
+    cuda_score_sums(sums.data(), given, nullptr);
+    const std::vector<double> all = sums.all();
+    const auto sum = [&](int k) {
+      return std::accumulate(all.begin() + k * kSums, all.begin() + (k + 1) * kSums, 0.0);
+    };
+    EXPECT_NEAR(sum(0), time * loss, 1e-6);
+    EXPECT_EQ(sum(1), time * correct);
+    EXPECT_EQ(sum(2), time * targets);
+  }
+}
+
 TEST_F(CudaTraining, SumsOfSquaresHaveTheSameBits) {
   const std::vector<float> numbers = made_up(100'003, 5);
   OnDevice<float> own(numbers);
-  OnDevice<double> sums(std::vector<double>(kSquareSums, 0));
+  OnDevice<double> sums(std::vector<double>(kSums, 0));
   cuda_square_sums(sums.data(), own.data(), 100'003, nullptr);
   const std::vector<double> first = sums.all();
   cuda_square_sums(sums.data(), own.data(), 100'003, nullptr);

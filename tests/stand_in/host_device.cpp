@@ -92,6 +92,8 @@ void test::set_copy_seconds(double seconds) { copy_seconds = seconds; }
 
 std::string cuda_missing() { return {}; }
 int cuda_device() { return 0; }
+int cuda_device_count() { return 1; }
+void set_cuda_device(int) {}
 std::string cuda_device_name() { return "a device played by the host"; }
 Bytes cuda_free_bytes() { return test::kHostDeviceBytes - taken; }
 

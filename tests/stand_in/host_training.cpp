@@ -75,9 +75,21 @@ void cuda_squared_error(const CudaLosses& g, const float* targets, void* stream)
 
 void cuda_square_sums(double* sums, const float* numbers, std::int64_t count, void* stream) {
   queue_of(stream)->add([=] {
-    std::fill_n(sums, kSquareSums, 0.0);
+    std::fill_n(sums, kSums, 0.0);
     for (std::int64_t i = 0; i < count; ++i)
-      sums[i % kSquareSums] += static_cast<double>(numbers[i]) * static_cast<double>(numbers[i]);
+      sums[i % kSums] += static_cast<double>(numbers[i]) * static_cast<double>(numbers[i]);
+  });
+}
+
+void cuda_score_sums(double* sums, const CudaLosses& g, void* stream) {
+  queue_of(stream)->add([=] {
+    for (std::int64_t row = 0; row < g.rows; ++row) {
+      if (g.right[row] < 0) continue;
+      double* const own = sums + row % kSums;
+      own[0] += static_cast<double>(g.losses[row]);
+      own[kSums] += static_cast<double>(g.right[row]);
+      own[2 * kSums] += 1;
+    }
   });
 }
 

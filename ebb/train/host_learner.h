@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning on the host's processors. Private.
+#pragma once
+
+#include "ebb/train/batch_run.h"
+#include "ebb/train/learner.h"
+
+namespace ebb {
+
+template <class Number>
+class HostLearner : public Learner<Number> {
+ public:
+  // Throws like BatchRun.
+  HostLearner(const LearnerSetup& setup, const Batch& sample);
+
+  bool is_elsewhere() const override { return false; }
+  void learn(const Batch& batch, double scale, std::uint64_t iteration,
+             std::stop_token stop) override;
+  Score score() override { return score_; }
+  void sum_gradient(Ranks& ranks) override { ranks.sum(run_.gradient()); }
+  double step(double rate) override;
+  Score test(const Batch& batch) override { return run_.test(batch); }
+  double activity() const override { return run_.activity(); }
+  std::int64_t dropped_spikes() const override { return run_.dropped_spikes(); }
+  Network<Number>& network() override { return run_.network(); }
+  Optimiser<Number>& optimiser() override { return optimiser_; }
+  void fetch() override {}
+  void restored() override {}
+  TrainPlan plan() override;
+  TrainPlan plan_within(double slowdown) override;
+  Report report() const override { return run_.run().report(); }
+
+ private:
+  TrainPlan described(const Plan& chosen, Bytes budget);
+
+  LearnerSetup setup_;
+  BatchRun<Number> run_;
+  Optimiser<Number> optimiser_;
+  Score score_;
+};
+
+}  // namespace ebb
