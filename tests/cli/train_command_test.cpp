@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ebb/data/task.h"
+#include "ebb/device/device_memory.h"
 #include "ebb/store/file.h"
 #include "ebb/train/options.h"
 #include "ebb/train/run_lock.h"
@@ -117,6 +118,18 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--find-budget x", "--find-budget is 'x'"},
       {"--find-budget nan", "--find-budget is 'nan'"},
       {"--find-budget 1.2y", "--find-budget is '1.2y'"},
+      {"--device gpu", "device is 'gpu'; it must be cpu, cuda, cuda:N"},
+      {"--device cuda:-1", "device is 'cuda:-1'"},
+      {"--device cuda:1x", "device is 'cuda:1x'"},
+      {"--dtype bf16", "dtype is bf16, which only a GPU computes with"},
+      {"--dtype half", "dtype is 'half'; it must be float or double, or on a GPU"},
+      {"--host-budget 1GiB", "host_budget is 1GiB, but the net is trained on the cpu"},
+      {"--host-budget 1GB%", "host_budget is '1GB%'"},
+      {"--device cuda --dropout 0.1", "dropout is set, which a GPU does not run"},
+      {"--device cuda --pipelined", "pipelined is set, which a GPU does not run"},
+      {"--device cuda --dtype double", "dtype is double, and device is cuda"},
+      {"--device cuda --tier ram:memory", "give host_budget instead"},
+      {"--device cuda --cell egru", "on a device it must be lstm"},
       {"--find-budget 1.2x --budget 5%", "--find-budget and --budget contradict each other"},
   };
   for (const auto& [words, message] : table) {
@@ -235,6 +248,43 @@ TEST(TrainPlanOnly, OfACheckpoint) {
   for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_EQ(before.at(file.path().string()), file.last_write_time()) << file.path();
   }
+}
+
+const std::string kOnDevice = "--device cuda --dtype bf16 --hidden 64 --batch 4 ";
+
+TEST(TrainDevice, IsPlannedWithoutOne) {
+  const Outcome outcome =
+      train(kOnDevice + "--steps 300 --budget 20% --host-budget 1MiB --plan-only --json");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  const json plan = json::parse(outcome.out);
+  EXPECT_EQ(plan["device"], "cuda");
+  EXPECT_LE(plan["peak"].get<std::int64_t>(), plan["budget"].get<std::int64_t>());
+  EXPECT_EQ(plan["tiers"][0]["name"], "host");
+  EXPECT_THAT(train(kOnDevice + "--plan-only").out, HasSubstr("cuda, in bf16"));
+  const Outcome least = train(kOnDevice + "--steps 300 --plan-only --json --budget 100B");
+  EXPECT_EQ(least.code, kDoesNotFit);
+  EXPECT_GT(json::parse(least.out)["least_budget"].get<std::int64_t>(), 100);
+}
+
+TEST(TrainDevice, FindsTheLeastBudget) {
+  const Outcome outcome = train(kOnDevice + "--steps 600 --find-budget 1.4x --json");
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  const json plan = json::parse(outcome.out);
+  EXPECT_LE(plan["seconds"].get<double>(), 1.4 * plan["plain_seconds"].get<double>());
+  EXPECT_LT(plan["budget"].get<std::int64_t>(), plan["plain"].get<std::int64_t>());
+  const std::string budget = std::to_string(plan["budget"].get<std::int64_t>());
+  const Outcome planned = train(kOnDevice + "--steps 600 --plan-only --json --budget " + budget);
+  EXPECT_EQ(json::parse(planned.out)["seconds"], plan["seconds"]);
+}
+
+TEST(TrainDevice, WhereThereIsNone) {
+  if (cuda_missing().empty()) GTEST_SKIP() << "there is one";
+  const Outcome refused = train(kOnDevice + "--steps 30 --iterations 2");
+  EXPECT_NE(refused.code, kDone);
+  EXPECT_THAT(refused.err, HasSubstr("give device cpu to train without one"));
+  const Outcome found = train(kSmall + std::string("--device auto --json"));
+  ASSERT_EQ(found.code, kDone) << found.err;
+  EXPECT_EQ(json::parse(lines_of(found.out).at(0))["device"], "cpu");
 }
 
 // How little memory it finds depends on the times that it measures; LeastWithin of the plan room has
