@@ -2,7 +2,6 @@
 """The programs in docs/recipes.md run, in their budgets, and have the gradients of the same loops by hand."""
 
 import copy
-import math
 import pathlib
 import re
 
@@ -96,31 +95,6 @@ def test_spiking(package, monkeypatch):
             compare(program, monkeypatch)
         else:
             run(program)
-
-
-@pytest.mark.parametrize("v_reset", [0.0, None])
-@pytest.mark.parametrize("detach_reset", [False, True])
-@pytest.mark.parametrize("decay_input", [False, True])
-def test_spikingjelly_nodes_are_layers(v_reset, detach_reset, decay_input):
-    need("spikingjelly")
-    from spikingjelly.activation_based import neuron, surrogate
-
-    torch.manual_seed(0)
-    tau, slope = 3.0, surrogate.ATan()
-    options = {"v_reset": v_reset, "detach_reset": detach_reset, "decay_input": decay_input}
-    node = neuron.LIFNode(tau=tau, v_threshold=0.7, surrogate_function=slope, step_mode="m", **options)
-    how = {"reset": "soft" if v_reset is None else "hard", "attached_reset": not detach_reset}
-    how |= {"normalised": decay_input, "surrogate": "arctan", "dtype": torch.float64}
-    layer = ebb.nn.LIF(None, 40, recurrent=False, threshold=0.7, tau_mem=-1 / math.log(1 - 1 / tau), **how)
-    x = 2 * torch.rand(50, 3, 40, dtype=torch.float64)
-    found = []
-    for net in (node, lambda x: layer(x)[0]):
-        own = x.clone().requires_grad_()
-        y = net(own)
-        (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)).sum().backward()
-        found.append((y.detach().double(), own.grad))
-    assert torch.equal(found[0][0], found[1][0]) and 0.05 < found[0][0].mean() < 0.99
-    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow  # its import takes seconds

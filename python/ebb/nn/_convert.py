@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from ebb._base.budget import Budget, BudgetLike
 from ebb._base.errors import Error
 from ebb._loop.arguments import checked_chunk
+from ebb.nn._convert_spiking import as_layer, is_foreign
 from ebb.nn.rnn import GRU, LSTM, RNN, Bounded
 from ebb.tiers import Tier, listed
 
@@ -23,8 +24,9 @@ _THEIRS: dict[type[nn.Module], type[nn.Module]] = {ours: theirs for theirs, ours
 
 def convert(
     model: Model,
-    budget: BudgetLike,
+    budget: BudgetLike | None,
     *,
+    units: int | None = None,
     tiers: Tier | Sequence[Tier] | None = None,
     chunk: int | None = None,
     strategy: str = "auto",
@@ -44,6 +46,13 @@ def convert(
     of another class than torch's own (derived from it, or parametrised), which may compute something else. Cells, quantised and
     compiled layers are none of torch.nn.RNN, LSTM and GRU, and stay as they are.
 
+    A neuron by itself, of snnTorch (Leaky, RLeaky) or SpikingJelly (LIFNode, ParametricLIFNode), is not changed: a new layer with its numbers
+    is returned, :class:`ebb.nn.LIF` or, where the reset waits for the next time step, :class:`ebb.nn.ALIF`. It is called with the currents
+    of a whole sequence, [T,B,units], and starts at a state of zeros. A decay or threshold that learns does so for each unit.
+    Refused by name, with the option: what ebb's layers do not compute. See docs/recipes.md.
+
+    units: of such a neuron, where its numbers do not say. For neurons budget may be None, no limit.
+
     >>> import torch, ebb.nn
     >>> model = torch.nn.ModuleDict({"low": torch.nn.LSTM(3, 8), "high": torch.nn.GRU(8, 8)})
     >>> model = ebb.nn.convert(model, budget="64KiB")
@@ -52,6 +61,14 @@ def convert(
     (True, True)
     """
     _check_model("convert", model)
+    if is_foreign(model) and model not in _left(model, skip):
+        how = {"budget": budget, "tiers": tiers, "chunk": chunk, "strategy": strategy, "native": native}
+        return cast("Model", as_layer(model, units, **how))
+    if units is not None:
+        raise Error(
+            f"convert: units is {units!r}, which is for a neuron of snnTorch or SpikingJelly by itself; the model is a "
+            f"{type(model).__name__}"
+        )
     if budget is None:
         raise Error(
             "convert: budget is None; give bytes for all layers together, or call ebb.nn.revert(model) to undo it"
@@ -100,8 +117,13 @@ def _convertible(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> li
         name: layer for name, layer in model.named_modules() if isinstance(layer, nn.RNNBase) and layer not in left
     }
     if not layers:
+        neurons = [name for name, layer in model.named_modules() if name and is_foreign(layer)]
         raise Error(
-            "convert: the model has no torch.nn.RNN, LSTM or GRU to convert; nothing of it would be in the budget"
+            "convert: the model has no torch.nn.RNN, LSTM or GRU to convert; nothing of it would be in the budget",
+            remedy=f"its neurons ({', '.join(neurons)}) are called by code of its own: convert each by itself, and call it with "
+            "whole sequences, or run the model in a loop with ebb.scan"
+            if neurons
+            else "",
         )
     reasons = {name: reason for name, layer in layers.items() if (reason := _why_not(layer)) is not None}
     if reasons:

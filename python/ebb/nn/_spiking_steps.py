@@ -11,13 +11,13 @@ import torch
 from ebb._base.errors import Error
 from ebb.nn._surrogate import Spike, sharpness_of
 
-_LONGEST_TAU = 1e6  # as in the native cells: 1 - decay divides
+LONGEST_TAU = 1e6  # as in the native cells: 1 - decay divides
 State = tuple[torch.Tensor, ...]
 
 
 def decay(tau: torch.Tensor) -> torch.Tensor:
     """What is left after a time step; a time constant of 0 or less forgets at once."""
-    safe = torch.where(tau > 0, tau, torch.ones_like(tau)).clamp(max=_LONGEST_TAU)
+    safe = torch.where(tau > 0, tau, torch.ones_like(tau)).clamp(max=LONGEST_TAU)
     return torch.where(tau > 0, torch.exp(-1 / safe), torch.zeros_like(tau))
 
 
