@@ -31,7 +31,7 @@ def rate(events: list[dict]) -> float:
 def beside_the_cpu(program: str, name: str, words: str) -> None:
     words += " --test-samples 0"
     cpu = rate(train(program, f"{words} --iterations {CPU_ITERATIONS}"))
-    print(f"| {name} | CPU, float | – | {cpu:.2f} | 1 |", flush=True)
+    print(f"| {name} | CPU, float | | {cpu:.2f} | 1 |", flush=True)
     for dtype, budget in (("float", "unlimited"), ("bf16", "unlimited"), ("bf16", "20%"), ("bf16", "5%")):
         events = train(
             program,
