@@ -119,13 +119,13 @@ std::unique_ptr<const DeviceLayer> gated_layer(const LayerOptions& own, std::siz
 bool is_readout(const std::string& cell) { return cell == "linear" || cell == "leaky"; }
 
 std::unique_ptr<const DeviceLayer> readout_layer(const LayerOptions& own, std::size_t k,
-                                                 const DeviceSizes& sizes) {
+                                                 bool is_last, const DeviceSizes& sizes) {
   if (k == 0) refuse(k, "is a readout; on a device there must be a layer below it");
+  if (!is_last) refuse(k, "is a readout; on a device it must be the last");
   ReadoutLayerOptions options{sizes};
   options.leaky = own.cell == "leaky";
   options.bias = own.bias;
   options.learns_tau = own.train_tau;
-  if (options.leaky && !own.normalised) refuse(k, "is not normalised, which a device does not run");
   return std::make_unique<ReadoutLayer>(options);
 }
 
@@ -159,7 +159,8 @@ DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, const Pattern
     sizes.hidden = own.hidden;
     sizes.input_pattern = patterns[k].input;
     sizes.recurrent_pattern = patterns[k].recurrent;
-    layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, sizes)
+    const bool is_last = k + 1 == options.layers.size();
+    layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, is_last, sizes)
                      : spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
                                                          : gated_layer(own, k, sizes));
   }

@@ -125,6 +125,11 @@ TEST(DevicePlan, SaysWhatIsWrong) {
   options.layers[0].recurrent_density = 2;
   EXPECT_NE(words_of(options).find("recurrent weights: the density is 2"), std::string::npos);
   options = options_of(10);
+  options.layers.push_back({.cell = "linear", .hidden = 8});
+  options.layers.push_back({.cell = "lstm", .hidden = 32});
+  EXPECT_NE(words_of(options).find("layer 1 is a readout; on a device it must be the last"),
+            std::string::npos);
+  options = options_of(10);
   options.budget = -1;
   EXPECT_NE(words_of(options).find("budget"), std::string::npos);
   options = options_of(10);
