@@ -8,28 +8,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "ebb/cell/device_arrays.h"
+#include "ebb/cell/device_weights.h"
 #include "ebb/cell/gated.h"
-#include "ebb/core/carver.h"
 #include "ebb/device/cuda_products.h"
 
 namespace ebb {
 
-// Arrays lie at multiples of 256 bytes wherever they are: what cuBLAS chooses by their addresses is then the same in every plan.
-inline std::byte* take_array(Carver& carver, Bytes bytes) {
-  constexpr Bytes each = 256;
-  return carver.take<std::byte>((bytes + each - 1) / each * each);
-}
-inline float* take_floats(Carver& carver, std::int64_t count) {
-  return reinterpret_cast<float*>(take_array(carver, count * static_cast<Bytes>(sizeof(float))));
-}
-// Layouts are pointers into memory, and what only reads gets its memory as const.
-inline std::byte* unconst(const std::byte* memory) { return const_cast<std::byte*>(memory); }
-
 struct DeviceSizes {
   GatedNumber number = GatedNumber::bf16;
   std::int64_t chunk = 0, batch = 0, inputs = 0, hidden = 0;
+  std::shared_ptr<const Pattern> input_pattern = {}, recurrent_pattern = {};  // null: all weights
 };
 
 // What all layers run with.
@@ -60,8 +52,11 @@ class DeviceLayer {
   virtual std::int64_t fields() const = 0;
   // Floats, as cells on the CPU have them.
   virtual std::int64_t parameter_size() const = 0;
+  // The same if no weight were missing: what is multiplied.
+  virtual std::int64_t multiplied_size() const = 0;
 
   virtual Bytes prepared_bytes() const = 0;  // parameters as products and kernels read them
+  virtual Bytes sums_bytes() const = 0;      // whole gradients of sparse weights
   virtual Bytes state_bytes() const = 0;
   virtual Bytes adjoint_bytes() const = 0;  // gradient of a state
   virtual Bytes tape_bytes() const = 0;     // without the inputs; the state before is in it
@@ -69,6 +64,8 @@ class DeviceLayer {
   virtual Bytes record_bytes() const = 0;   // scratch of record
   virtual Bytes reverse_bytes() const = 0;  // scratch of reverse
 
+  // Once, before the first prepare: what is the same whatever the parameters are. The layer must be there until the work is done.
+  virtual void begin(std::byte* prepared, void* stream) const = 0;
   virtual void prepare(const float* parameters, std::byte* prepared, void* stream) const = 0;
 
   // States as the caller has them: floats [B,F,H], field after field of each sample; null: zeros.
@@ -100,11 +97,13 @@ class DeviceLayer {
     std::byte* of_before = nullptr;
     void* of_x = nullptr;       // [K,B,I]; may be null
     float* gradient = nullptr;  // like the parameters; added to, finish makes it whole
+    std::byte* sums = nullptr;  // sums_bytes(), zeros to begin with; added to
   };
   virtual void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                        std::byte* scratch) const = 0;
   // After the last reverse.
-  virtual void finish(const std::byte* prepared, float* gradient, void* stream) const = 0;
+  virtual void finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+                      void* stream) const = 0;
 
  protected:
   std::int64_t units() const { return sizes_.batch * sizes_.hidden; }

@@ -12,11 +12,12 @@ namespace ebb {
 DeviceStack::DeviceStack(Layers layers) : layers_(std::move(layers)) {
   for (const auto& own : layers_) {
     const DeviceLayer& layer = *own;
-    places_.push_back(
-        {parameter_size_, state_size_, prepared_bytes_, state_bytes_, adjoint_bytes_, tape_bytes_});
+    places_.push_back({parameter_size_, state_size_, prepared_bytes_, sums_bytes_, state_bytes_,
+                       adjoint_bytes_, tape_bytes_});
     parameter_size_ += layer.parameter_size();
     state_size_ += layer.fields() * layer.sizes().batch * layer.sizes().hidden;
     prepared_bytes_ += layer.prepared_bytes();
+    sums_bytes_ += layer.sums_bytes();
     state_bytes_ += layer.state_bytes();
     adjoint_bytes_ += layer.adjoint_bytes();
     tape_bytes_ += layer.tape_bytes();
@@ -57,6 +58,11 @@ DeviceStack::Between DeviceStack::reverse_scratch(std::byte* memory) const {
   found.own = take_array(carver, own);
   found.bytes = carver.used();
   return found;
+}
+
+void DeviceStack::begin(std::byte* prepared, void* stream) const {
+  for (std::size_t k = 0; k < layers_.size(); ++k)
+    layers_[k]->begin(prepared + places_[k].prepared, stream);
 }
 
 void DeviceStack::prepare(const float* parameters, std::byte* prepared, void* stream) const {
@@ -139,14 +145,18 @@ void DeviceStack::reverse(const DeviceWork& work, const std::byte* prepared, con
     own.of_before = given.of_before + at.adjoint;
     own.of_x = k == 0 ? given.of_x : between.rows[(k - 1) % 2];
     own.gradient = given.gradient + at.parameters;
+    own.sums = given.sums + at.sums;
     layers_[k]->reverse(work, prepared + at.prepared, own, between.own);
     of_outputs = own.of_x;
   }
 }
 
-void DeviceStack::finish(const std::byte* prepared, float* gradient, void* stream) const {
-  for (std::size_t k = 0; k < layers_.size(); ++k)
-    layers_[k]->finish(prepared + places_[k].prepared, gradient + places_[k].parameters, stream);
+void DeviceStack::finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+                         void* stream) const {
+  for (std::size_t k = 0; k < layers_.size(); ++k) {
+    const Places& at = places_[k];
+    layers_[k]->finish(prepared + at.prepared, sums + at.sums, gradient + at.parameters, stream);
+  }
 }
 
 }  // namespace ebb

@@ -30,12 +30,15 @@ class DeviceStack {
   std::int64_t parameter_size() const { return parameter_size_; }
   std::int64_t state_size() const { return state_size_; }  // floats of the caller's
   Bytes prepared_bytes() const { return prepared_bytes_; }
+  Bytes sums_bytes() const { return sums_bytes_; }
   Bytes state_bytes() const { return state_bytes_; }
   Bytes adjoint_bytes() const { return adjoint_bytes_; }
   Bytes tape_bytes() const { return tape_bytes_; }
   Bytes scratch_bytes() const { return scratch_bytes_; }  // of advance and reverse
   Bytes record_bytes() const { return record_bytes_; }    // scratch of record
 
+  // Once, before the first prepare.
+  void begin(std::byte* prepared, void* stream) const;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const;
   // The caller's states are those of each layer [B,F,H], one after the other; null: zeros.
   void load(const float* given, std::byte* state, void* stream) const;
@@ -61,17 +64,19 @@ class DeviceStack {
     std::byte* of_before = nullptr;
     void* of_x = nullptr;       // may be null
     float* gradient = nullptr;  // added to
+    std::byte* sums = nullptr;  // added to; zeros to begin with
   };
   void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                std::byte* scratch) const;
   // After the last reverse: the gradient is whole then.
-  void finish(const std::byte* prepared, float* gradient, void* stream) const;
+  void finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+              void* stream) const;
 
  private:
   // Where the parts of a layer begin.
   struct Places {
     std::int64_t parameters = 0, state_numbers = 0;
-    Bytes prepared = 0, state = 0, adjoint = 0, tape = 0;
+    Bytes prepared = 0, sums = 0, state = 0, adjoint = 0, tape = 0;
   };
   struct Between {
     std::byte* rows[2];
@@ -84,7 +89,7 @@ class DeviceStack {
   Layers layers_;
   std::vector<Places> places_;
   std::int64_t parameter_size_ = 0, state_size_ = 0;
-  Bytes prepared_bytes_ = 0, state_bytes_ = 0, adjoint_bytes_ = 0, tape_bytes_ = 0,
+  Bytes prepared_bytes_ = 0, sums_bytes_ = 0, state_bytes_ = 0, adjoint_bytes_ = 0, tape_bytes_ = 0,
         scratch_bytes_ = 0, record_bytes_ = 0;
 };
 

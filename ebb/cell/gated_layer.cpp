@@ -5,6 +5,12 @@
 
 namespace ebb {
 
+GatedLayer::GatedLayer(const GatedLayerOptions& options)
+    : DeviceLayer(options),
+      options_(options),
+      input_(number(), gates() * options.hidden, options.inputs, options.input_pattern),
+      recurrent_(number(), gates() * options.hidden, options.hidden, options.recurrent_pattern) {}
+
 std::int64_t GatedLayer::gates() const {
   if (is_lstm()) return 4;
   return is_gru() ? 3 : 1;
@@ -19,8 +25,8 @@ GatedShape GatedLayer::shape(std::int64_t steps) const {
 GatedLayer::Parameters GatedLayer::parameters() const {
   const std::int64_t rows = gates() * options_.hidden;
   Parameters found{};
-  found.weight_hh = rows * options_.inputs;
-  found.bias_ih = found.weight_hh + rows * options_.hidden;
+  found.weight_hh = input_.size();
+  found.bias_ih = found.weight_hh + recurrent_.size();
   found.bias_hh = found.bias_ih + rows;
   found.size = options_.bias ? found.bias_hh + rows : found.bias_ih;
   return found;
@@ -30,14 +36,22 @@ GatedLayer::Prepared GatedLayer::prepared_at(std::byte* memory) const {
   const std::int64_t rows = gates() * options_.hidden, each = number_bytes();
   Carver carver(memory);
   Prepared found{};
-  found.w_ih = take_array(carver, rows * options_.inputs * each);
-  found.w_hh = take_array(carver, rows * options_.hidden * each);
+  found.w_ih = input_.take_prepared(carver);
+  found.w_hh = recurrent_.take_prepared(carver);
   if (options_.bias) {
     found.bias = take_array(carver, rows * each);
     if (is_gru()) found.gate_bias = take_array(carver, options_.hidden * each);
     found.ones = take_array(carver, options_.chunk * options_.batch * each);
   }
   found.bytes = carver.used();
+  return found;
+}
+
+GatedLayer::Sums GatedLayer::sums_at(std::byte* memory, float* gradient) const {
+  Carver carver(memory);
+  Sums found{};
+  found.w_ih = input_.take_sums(carver, gradient);
+  found.w_hh = recurrent_.take_sums(carver, gradient + parameters().weight_hh);
   return found;
 }
 
@@ -76,7 +90,11 @@ GatedLayer::Tape GatedLayer::tape_at(std::byte* memory) const {
 }
 
 std::int64_t GatedLayer::parameter_size() const { return parameters().size; }
+std::int64_t GatedLayer::multiplied_size() const {
+  return parameter_size() + input_.missing() + recurrent_.missing();
+}
 Bytes GatedLayer::prepared_bytes() const { return prepared_at(nullptr).bytes; }
+Bytes GatedLayer::sums_bytes() const { return input_.sums_bytes() + recurrent_.sums_bytes(); }
 Bytes GatedLayer::state_bytes() const { return state_at(nullptr).bytes; }
 Bytes GatedLayer::adjoint_bytes() const { return adjoint_at(nullptr).bytes; }
 Bytes GatedLayer::tape_bytes() const { return tape_at(nullptr).bytes; }
@@ -94,12 +112,18 @@ Bytes GatedLayer::reverse_bytes() const {
   return carver.used();
 }
 
+void GatedLayer::begin(std::byte* memory, void* stream) const {
+  const Prepared own = prepared_at(memory);
+  input_.begin(own.w_ih, stream);
+  recurrent_.begin(own.w_hh, stream);
+}
+
 void GatedLayer::prepare(const float* given, std::byte* memory, void* stream) const {
   const Prepared own = prepared_at(memory);
   const Parameters at = parameters();
   const std::int64_t hidden = options_.hidden, rows = gates() * hidden;
-  cuda_add(number(), own.w_ih, given, nullptr, at.weight_hh, stream);
-  cuda_add(number(), own.w_hh, given + at.weight_hh, nullptr, rows * hidden, stream);
+  input_.prepare(own.w_ih, given, stream);
+  recurrent_.prepare(own.w_hh, given + at.weight_hh, stream);
   if (!options_.bias) return;
   const float* const ih = given + at.bias_ih;
   const float* const hh = given + at.bias_hh;
@@ -167,7 +191,7 @@ void GatedLayer::add_inputs(const DeviceWork& work, const Prepared& own, std::in
   CudaProduct product = product_of_numbers();
   product.sums_number = number();
   product.a = x;
-  product.b = own.w_ih;
+  product.b = own.w_ih.matrix;
   product.b_transposed = true;
   product.rows = rows;
   product.columns = columns;
@@ -196,7 +220,7 @@ void GatedLayer::advance(const DeviceWork& work, const std::byte* prepared, std:
   }
   add_inputs(work, own, steps * options_.batch, x, sums);
   GatedForward given;
-  given.weights = own.w_hh;
+  given.weights = own.w_hh.matrix;
   given.bias = own.gate_bias;
   given.sums = sums;
   given.before = h;
@@ -227,7 +251,7 @@ const void* GatedLayer::record(const DeviceWork& work, const std::byte* prepared
   add_inputs(work, own, steps * options_.batch, x, tape.gates);
   std::byte* const outputs = tape.hs + row_bytes();
   GatedForward given;
-  given.weights = own.w_hh;
+  given.weights = own.w_hh.matrix;
   given.bias = own.gate_bias;
   given.sums = tape.gates;
   given.before = tape.hs;
@@ -264,7 +288,7 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
   // A gate is read before its gradient is written.
   std::byte* const of_inputs = is_gru() ? tape.gates : of_sums;
   GatedBackward back;
-  back.weights = own.w_hh;
+  back.weights = own.w_hh.matrix;
   back.gates = tape.gates;
   back.fields = tape.fields;
   back.products = tape.products;
@@ -283,7 +307,7 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
     CudaProduct product = product_of_numbers();
     product.sums_number = number();
     product.a = of_inputs;
-    product.b = own.w_ih;
+    product.b = own.w_ih.matrix;
     product.rows = given.steps * options_.batch;
     product.columns = options_.inputs;
     product.inner = gates() * options_.hidden;
@@ -296,6 +320,7 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
 void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, const Reversed& given,
                                const std::byte* of_sums, const std::byte* of_inputs) const {
   const Parameters at = parameters();
+  const Sums sums = sums_at(given.sums, given.gradient);
   const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
   CudaProduct product = product_of_numbers();
   product.inner = rows;
@@ -309,8 +334,8 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
     product.sums = to;
     work.products->multiply(product);
   };
-  add_weights(of_inputs, given.x, options_.inputs, given.gradient);
-  add_weights(of_sums, tape_at(given.tape).hs, options_.hidden, given.gradient + at.weight_hh);
+  add_weights(of_inputs, given.x, options_.inputs, sums.w_ih);
+  add_weights(of_sums, tape_at(given.tape).hs, options_.hidden, sums.w_hh);
   if (!options_.bias) return;
   // Sums over rows as products with ones, whose order of additions is fixed as well.
   product.a = own.ones;
@@ -326,9 +351,14 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
   if (is_gru()) add_bias(of_inputs, given.gradient + at.bias_ih);
 }
 
-void GatedLayer::finish(const std::byte*, float* gradient, void* stream) const {
-  if (is_gru() || !options_.bias) return;
+void GatedLayer::finish(const std::byte* prepared, const std::byte* memory, float* gradient,
+                        void* stream) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  const Sums sums = sums_at(unconst(memory), gradient);
   const Parameters at = parameters();
+  input_.finish(own.w_ih, sums.w_ih, gradient, stream);
+  recurrent_.finish(own.w_hh, sums.w_hh, gradient + at.weight_hh, stream);
+  if (is_gru() || !options_.bias) return;
   cuda_copy(gradient + at.bias_ih, gradient + at.bias_hh,
             (at.size - at.bias_hh) * static_cast<Bytes>(sizeof(float)), stream);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gated layer on a CUDA device, by the kernels of gated.h. Its parameters: weight_ih [G*H,I], weight_hh [G*H,H] and, if there are any,
-// bias_ih and bias_hh [G*H]. Fields of a state: h and then, of an lstm, c.
+// A gated layer on a CUDA device, by the kernels of gated.h. Its parameters: weight_ih [G*H,I], weight_hh [G*H,H], or those weights that
+// there are, and, if there are any, bias_ih and bias_hh [G*H]. Fields of a state: h and then, of an lstm, c.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,21 @@ struct GatedLayerOptions : DeviceSizes {
 
 class GatedLayer : public DeviceLayer {
  public:
-  explicit GatedLayer(const GatedLayerOptions& options) : DeviceLayer(options), options_(options) {}
+  explicit GatedLayer(const GatedLayerOptions& options);
 
   std::string unfit() const override;
   std::int64_t fields() const override { return is_lstm() ? 2 : 1; }
   std::int64_t parameter_size() const override;
+  std::int64_t multiplied_size() const override;
   Bytes prepared_bytes() const override;
+  Bytes sums_bytes() const override;
   Bytes state_bytes() const override;
   Bytes adjoint_bytes() const override;
   Bytes tape_bytes() const override;
   Bytes forward_bytes() const override;
   Bytes record_bytes() const override { return 0; }
   Bytes reverse_bytes() const override;
+  void begin(std::byte* prepared, void* stream) const override;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const override;
   void load(const float* given, std::byte* state, void* stream) const override;
   void store(const std::byte* state, float* to, void* stream) const override;
@@ -47,15 +50,21 @@ class GatedLayer : public DeviceLayer {
                      void* stream) const override;
   void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                std::byte* scratch) const override;
-  void finish(const std::byte* prepared, float* gradient, void* stream) const override;
+  void finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+              void* stream) const override;
 
  private:
   struct Parameters {
     std::int64_t weight_ih, weight_hh, bias_ih, bias_hh, size;
   };
   struct Prepared {
-    std::byte *w_ih, *w_hh, *bias, *gate_bias, *ones;
+    DeviceWeights::Prepared w_ih, w_hh;
+    std::byte *bias, *gate_bias, *ones;
     Bytes bytes;
+  };
+  // Where gradients of weights are added up.
+  struct Sums {
+    float *w_ih, *w_hh;
   };
   struct State {
     std::byte* h;  // null of a gru
@@ -78,6 +87,7 @@ class GatedLayer : public DeviceLayer {
   bool is_lstm() const { return options_.cell == GatedCell::lstm; }
   Parameters parameters() const;
   Prepared prepared_at(std::byte* memory) const;
+  Sums sums_at(std::byte* memory, float* gradient) const;
   State state_at(std::byte* memory) const;
   Adjoint adjoint_at(std::byte* memory) const;
   Tape tape_at(std::byte* memory) const;
@@ -88,6 +98,7 @@ class GatedLayer : public DeviceLayer {
                      const std::byte* of_sums, const std::byte* of_inputs) const;
 
   GatedLayerOptions options_;
+  DeviceWeights input_, recurrent_;
 };
 
 }  // namespace ebb

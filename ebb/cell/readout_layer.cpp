@@ -9,7 +9,7 @@ namespace ebb {
 ReadoutLayer::Parameters ReadoutLayer::parameters() const {
   const std::int64_t outputs = options_.hidden;
   Parameters found{};
-  found.bias = outputs * options_.inputs;
+  found.bias = input_.size();
   found.tau = found.bias + (options_.bias ? outputs : 0);
   found.size = found.tau + (options_.leaky ? outputs : 0);
   return found;
@@ -18,12 +18,17 @@ ReadoutLayer::Parameters ReadoutLayer::parameters() const {
 ReadoutLayer::Prepared ReadoutLayer::prepared_at(std::byte* memory) const {
   Carver carver(memory);
   Prepared found{};
-  found.w_ih = take_array(carver, options_.hidden * options_.inputs * number_bytes());
+  found.w_ih = input_.take_prepared(carver);
   if (options_.bias) found.bias = take_floats(carver, options_.hidden);
   if (options_.leaky) found.decays = take_floats(carver, options_.hidden);
   found.ones = take_floats(carver, options_.chunk * options_.batch);
   found.bytes = carver.used();
   return found;
+}
+
+float* ReadoutLayer::sums_at(std::byte* memory, float* gradient) const {
+  Carver carver(memory);
+  return input_.take_sums(carver, gradient);
 }
 
 ReadoutLayer::State ReadoutLayer::state_at(std::byte* memory) const {
@@ -53,11 +58,15 @@ ReadoutLayer::Scratch ReadoutLayer::scratch_at(std::byte* memory) const {
   return found;
 }
 
+void ReadoutLayer::begin(std::byte* memory, void* stream) const {
+  input_.begin(prepared_at(memory).w_ih, stream);
+}
+
 void ReadoutLayer::prepare(const float* given, std::byte* memory, void* stream) const {
   const Prepared own = prepared_at(memory);
   const Parameters at = parameters();
   const std::int64_t outputs = options_.hidden;
-  cuda_add(number(), own.w_ih, given, nullptr, outputs * options_.inputs, stream);
+  input_.prepare(own.w_ih, given, stream);
   if (options_.bias) cuda_add(CudaNumber::f32, own.bias, given + at.bias, nullptr, outputs, stream);
   if (options_.leaky) cuda_decays(own.decays, given + at.tau, outputs, stream);
   cuda_fill(CudaNumber::f32, own.ones, 1, options_.chunk * options_.batch, stream);
@@ -89,7 +98,7 @@ void ReadoutLayer::run(const DeviceWork& work, const Prepared& own, std::int64_t
     cuda_repeat(CudaNumber::f32, outputs, own.bias, rows, options_.hidden, work.stream);
   CudaProduct product = product_of_numbers();
   product.a = x;
-  product.b = own.w_ih;
+  product.b = own.w_ih.matrix;
   product.b_transposed = true;
   product.rows = rows;
   product.columns = options_.hidden;
@@ -167,7 +176,7 @@ void ReadoutLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   if (given.of_x != nullptr) {
     product.sums_number = number();
     product.a = read;
-    product.b = own.w_ih;
+    product.b = own.w_ih.matrix;
     product.rows = rows;
     product.columns = options_.inputs;
     product.inner = outputs;
@@ -181,7 +190,7 @@ void ReadoutLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   product.rows = outputs;
   product.columns = options_.inputs;
   product.inner = rows;
-  product.sums = given.gradient;
+  product.sums = sums_at(given.sums, given.gradient);
   work.products->multiply(product);
   // Sums over rows as products with ones, whose order of additions is fixed as well.
   product = {};
@@ -204,10 +213,12 @@ void ReadoutLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   }
 }
 
-void ReadoutLayer::finish(const std::byte* prepared, float* gradient, void* stream) const {
+void ReadoutLayer::finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+                          void* stream) const {
+  const Prepared own = prepared_at(unconst(prepared));
+  input_.finish(own.w_ih, sums_at(unconst(sums), gradient), gradient, stream);
   if (!options_.leaky || !options_.learns_tau) return;
-  cuda_of_decays(gradient + parameters().tau, prepared_at(unconst(prepared)).decays,
-                 options_.hidden, stream);
+  cuda_of_decays(gradient + parameters().tau, own.decays, options_.hidden, stream);
 }
 
 }  // namespace ebb

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A readout on a CUDA device, linear or leaky: the top of a stack. Its parameters: weight_ih [O,I], bias_ih [O] if there is one and, of a
-// leaky one, a time constant of each output. It gives out floats, whatever number products read. A state has the outputs of a leaky one, and
-// nothing of a linear one.
+// A readout on a CUDA device, linear or leaky: the top of a stack. Its parameters: weight_ih [O,I], or those weights that there are,
+// bias_ih [O] if there is one and, of a leaky one, a time constant of each output. It gives out floats, whatever number products read. A
+// state has the outputs of a leaky one, and nothing of a linear one.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,24 @@ struct ReadoutLayerOptions : DeviceSizes {
 class ReadoutLayer : public DeviceLayer {
  public:
   explicit ReadoutLayer(const ReadoutLayerOptions& options)
-      : DeviceLayer(options), options_(options) {}
+      : DeviceLayer(options),
+        options_(options),
+        input_(number(), options.hidden, options.inputs, options.input_pattern) {}
 
   std::string unfit() const override { return {}; }
   std::int64_t fields() const override { return options_.leaky ? 1 : 0; }
   Bytes output_bytes() const override { return sizeof(float); }
   std::int64_t parameter_size() const override { return parameters().size; }
+  std::int64_t multiplied_size() const override { return parameter_size() + input_.missing(); }
   Bytes prepared_bytes() const override { return prepared_at(nullptr).bytes; }
+  Bytes sums_bytes() const override { return input_.sums_bytes(); }
   Bytes state_bytes() const override { return state_at(nullptr).bytes; }
   Bytes adjoint_bytes() const override { return state_bytes(); }
   Bytes tape_bytes() const override { return tape_at(nullptr).bytes; }
   Bytes forward_bytes() const override { return 0; }
   Bytes record_bytes() const override { return 0; }
   Bytes reverse_bytes() const override { return scratch_at(nullptr).bytes; }
+  void begin(std::byte* prepared, void* stream) const override;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const override;
   void load(const float* given, std::byte* state, void* stream) const override;
   void store(const std::byte* state, float* to, void* stream) const override;
@@ -49,14 +54,15 @@ class ReadoutLayer : public DeviceLayer {
                      void* stream) const override;
   void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                std::byte* scratch) const override;
-  void finish(const std::byte* prepared, float* gradient, void* stream) const override;
+  void finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+              void* stream) const override;
 
  private:
   struct Parameters {
     std::int64_t bias, tau, size;
   };
   struct Prepared {
-    std::byte* w_ih;
+    DeviceWeights::Prepared w_ih;
     float *bias, *ones, *decays;  // a one for each row
     Bytes bytes;
   };
@@ -77,6 +83,8 @@ class ReadoutLayer : public DeviceLayer {
   Bytes state_floats() const { return units() * static_cast<Bytes>(sizeof(float)); }
   Parameters parameters() const;
   Prepared prepared_at(std::byte* memory) const;
+  // Where the gradient of weights is added up.
+  float* sums_at(std::byte* memory, float* gradient) const;
   State state_at(std::byte* memory) const;
   Tape tape_at(std::byte* memory) const;
   Scratch scratch_at(std::byte* memory) const;
@@ -87,6 +95,7 @@ class ReadoutLayer : public DeviceLayer {
                      const float* of_sums, const Scratch& scratch) const;
 
   ReadoutLayerOptions options_;
+  DeviceWeights input_;
 };
 
 }  // namespace ebb

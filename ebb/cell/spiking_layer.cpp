@@ -5,6 +5,13 @@
 
 namespace ebb {
 
+SpikingLayer::SpikingLayer(const SpikingLayerOptions& options)
+    : DeviceLayer(options),
+      options_(options),
+      input_(number(), options.hidden, options.inputs, options.input_pattern),
+      recurrent_(number(), options.recurrent ? options.hidden : 0, options.hidden,
+                 options.recurrent_pattern) {}
+
 // As lif_math.h, alif_math.h and adlif_math.h have them.
 int SpikingLayer::numbers() const {
   if (options_.cell == SpikingCell::lif) return 2;
@@ -35,8 +42,8 @@ std::string SpikingLayer::unfit() const { return spiking_unfit(shape(options_.ch
 SpikingLayer::Parameters SpikingLayer::parameters() const {
   const std::int64_t hidden = options_.hidden;
   Parameters found{};
-  found.weight_hh = hidden * options_.inputs;
-  found.bias = found.weight_hh + (options_.recurrent ? hidden * hidden : 0);
+  found.weight_hh = input_.size();
+  found.bias = found.weight_hh + recurrent_.size();
   found.numbers = found.bias + (options_.bias ? hidden : 0);
   found.size = found.numbers + numbers() * hidden;
   return found;
@@ -46,8 +53,8 @@ SpikingLayer::Prepared SpikingLayer::prepared_at(std::byte* memory) const {
   const std::int64_t hidden = options_.hidden, each = number_bytes();
   Carver carver(memory);
   Prepared found{};
-  found.w_ih = take_array(carver, hidden * options_.inputs * each);
-  if (options_.recurrent) found.w_hh = take_array(carver, hidden * hidden * each);
+  found.w_ih = input_.take_prepared(carver);
+  found.w_hh = recurrent_.take_prepared(carver);
   if (options_.bias) {
     found.bias = take_array(carver, hidden * each);
     found.ones = take_array(carver, options_.chunk * options_.batch * each);
@@ -55,6 +62,14 @@ SpikingLayer::Prepared SpikingLayer::prepared_at(std::byte* memory) const {
   found.numbers = take_floats(carver, numbers() * hidden);
   if (learns_any()) found.samples = take_floats(carver, options_.batch);
   found.bytes = carver.used();
+  return found;
+}
+
+SpikingLayer::Sums SpikingLayer::sums_at(std::byte* memory, float* gradient) const {
+  Carver carver(memory);
+  Sums found{};
+  found.w_ih = input_.take_sums(carver, gradient);
+  found.w_hh = recurrent_.take_sums(carver, gradient + parameters().weight_hh);
   return found;
 }
 
@@ -97,7 +112,11 @@ SpikingLayer::Scratch SpikingLayer::scratch_at(std::byte* memory) const {
 }
 
 std::int64_t SpikingLayer::parameter_size() const { return parameters().size; }
+std::int64_t SpikingLayer::multiplied_size() const {
+  return parameter_size() + input_.missing() + recurrent_.missing();
+}
 Bytes SpikingLayer::prepared_bytes() const { return prepared_at(nullptr).bytes; }
+Bytes SpikingLayer::sums_bytes() const { return input_.sums_bytes() + recurrent_.sums_bytes(); }
 Bytes SpikingLayer::state_bytes() const { return state_at(nullptr).bytes; }
 Bytes SpikingLayer::adjoint_bytes() const { return adjoint_at(nullptr).bytes; }
 Bytes SpikingLayer::tape_bytes() const { return tape_at(nullptr).bytes; }
@@ -109,13 +128,18 @@ Bytes SpikingLayer::forward_bytes() const {
   return carver.used();
 }
 
+void SpikingLayer::begin(std::byte* memory, void* stream) const {
+  const Prepared own = prepared_at(memory);
+  input_.begin(own.w_ih, stream);
+  recurrent_.begin(own.w_hh, stream);
+}
+
 void SpikingLayer::prepare(const float* given, std::byte* memory, void* stream) const {
   const Prepared own = prepared_at(memory);
   const Parameters at = parameters();
   const std::int64_t hidden = options_.hidden;
-  cuda_add(number(), own.w_ih, given, nullptr, at.weight_hh, stream);
-  if (options_.recurrent)
-    cuda_add(number(), own.w_hh, given + at.weight_hh, nullptr, hidden * hidden, stream);
+  input_.prepare(own.w_ih, given, stream);
+  recurrent_.prepare(own.w_hh, given + at.weight_hh, stream);
   if (options_.bias) {
     cuda_add(number(), own.bias, given + at.bias, nullptr, hidden, stream);
     cuda_fill(number(), own.ones, 1, options_.chunk * options_.batch, stream);
@@ -185,7 +209,7 @@ void SpikingLayer::add_inputs(const DeviceWork& work, const Prepared& own, std::
   CudaProduct product = product_of_numbers();
   product.sums_number = number();
   product.a = x;
-  product.b = own.w_ih;
+  product.b = own.w_ih.matrix;
   product.b_transposed = true;
   product.rows = rows;
   product.columns = options_.hidden;
@@ -199,7 +223,7 @@ void SpikingLayer::run(const DeviceWork& work, const Prepared& own, std::int64_t
                        const std::byte* sums, const std::byte* spikes, const float* fields,
                        void* outputs, float* after) const {
   SpikingForward given;
-  given.weights = own.w_hh;
+  given.weights = own.w_hh.matrix;
   given.parameters = own.numbers;
   given.sums = sums;
   given.before = spikes;
@@ -261,7 +285,7 @@ void SpikingLayer::reverse(const DeviceWork& work, const std::byte* prepared, co
     CudaProduct product = product_of_numbers();
     product.sums_number = number();
     product.a = tape.spikes;
-    product.b = own.w_hh;
+    product.b = own.w_hh.matrix;
     product.b_transposed = true;
     product.rows = given.steps * options_.batch;
     product.columns = product.inner = options_.hidden;
@@ -278,7 +302,7 @@ void SpikingLayer::reverse(const DeviceWork& work, const std::byte* prepared, co
     spiking_recall(segment, recall, work.stream);
   }
   SpikingBackward back;
-  back.weights = own.w_hh;
+  back.weights = own.w_hh.matrix;
   back.parameters = own.numbers;
   back.sums = scratch.sums;
   back.kept = scratch.kept;
@@ -299,12 +323,13 @@ void SpikingLayer::reverse(const DeviceWork& work, const std::byte* prepared, co
 void SpikingLayer::add_gradients(const DeviceWork& work, const Prepared& own, const Reversed& given,
                                  const Scratch& scratch) const {
   const Parameters at = parameters();
+  const Sums sums = sums_at(given.sums, given.gradient);
   const std::int64_t hidden = options_.hidden, rows = given.steps * options_.batch;
   CudaProduct product = product_of_numbers();
   if (given.of_x != nullptr) {
     product.sums_number = number();
     product.a = scratch.sums;
-    product.b = own.w_ih;
+    product.b = own.w_ih.matrix;
     product.rows = rows;
     product.columns = options_.inputs;
     product.inner = hidden;
@@ -318,12 +343,12 @@ void SpikingLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   product.rows = hidden;
   product.b = given.x;
   product.columns = options_.inputs;
-  product.sums = given.gradient;
+  product.sums = sums.w_ih;
   work.products->multiply(product);
   if (options_.recurrent) {
     product.b = tape_at(given.tape).spikes;
     product.columns = hidden;
-    product.sums = given.gradient + at.weight_hh;
+    product.sums = sums.w_hh;
     work.products->multiply(product);
   }
   // Sums over rows as products with ones, whose order of additions is fixed as well.
@@ -348,13 +373,17 @@ void SpikingLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   }
 }
 
-void SpikingLayer::finish(const std::byte* prepared, float* gradient, void* stream) const {
+void SpikingLayer::finish(const std::byte* prepared, const std::byte* memory, float* gradient,
+                          void* stream) const {
   const Prepared own = prepared_at(unconst(prepared));
+  const Sums sums = sums_at(unconst(memory), gradient);
+  const Parameters at = parameters();
   const std::int64_t hidden = options_.hidden;
+  input_.finish(own.w_ih, sums.w_ih, gradient, stream);
+  recurrent_.finish(own.w_hh, sums.w_hh, gradient + at.weight_hh, stream);
   for (int k = 0; k < numbers(); ++k) {
     if (!learns(k) || !is_time_constant(k)) continue;
-    cuda_of_decays(gradient + parameters().numbers + k * hidden, own.numbers + k * hidden, hidden,
-                   stream);
+    cuda_of_decays(gradient + at.numbers + k * hidden, own.numbers + k * hidden, hidden, stream);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A spiking layer on a CUDA device, by the kernels of spiking.h. Its parameters: weight_ih [H,I], weight_hh [H,H] if it is recurrent, bias_ih
-// [H] if there is one, and then the numbers of each unit, [H] each, with time constants where kernels have decays. Fields of a state: those
-// of the cell, and then the spikes as 0 and 1.
+// A spiking layer on a CUDA device, by the kernels of spiking.h. Its parameters: weight_ih [H,I], weight_hh [H,H] if it is recurrent, or
+// those weights that there are, bias_ih [H] if there is one, and then the numbers of each unit, [H] each, with time constants where kernels
+// have decays. Fields of a state: those of the cell, and then the spikes as 0 and 1.
 //
 // A tape is the spikes, and the fields before them: all else is made again from these and the inputs.
 #pragma once
@@ -25,19 +25,21 @@ struct SpikingLayerOptions : DeviceSizes {
 
 class SpikingLayer : public DeviceLayer {
  public:
-  explicit SpikingLayer(const SpikingLayerOptions& options)
-      : DeviceLayer(options), options_(options) {}
+  explicit SpikingLayer(const SpikingLayerOptions& options);
 
   std::string unfit() const override;
   std::int64_t fields() const override { return own_fields() + 1; }
   std::int64_t parameter_size() const override;
+  std::int64_t multiplied_size() const override;
   Bytes prepared_bytes() const override;
+  Bytes sums_bytes() const override;
   Bytes state_bytes() const override;
   Bytes adjoint_bytes() const override;
   Bytes tape_bytes() const override;
   Bytes forward_bytes() const override;
   Bytes record_bytes() const override { return forward_bytes(); }
   Bytes reverse_bytes() const override;
+  void begin(std::byte* prepared, void* stream) const override;
   void prepare(const float* parameters, std::byte* prepared, void* stream) const override;
   void load(const float* given, std::byte* state, void* stream) const override;
   void store(const std::byte* state, float* to, void* stream) const override;
@@ -54,16 +56,22 @@ class SpikingLayer : public DeviceLayer {
                      void* stream) const override;
   void reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
                std::byte* scratch) const override;
-  void finish(const std::byte* prepared, float* gradient, void* stream) const override;
+  void finish(const std::byte* prepared, const std::byte* sums, float* gradient,
+              void* stream) const override;
 
  private:
   struct Parameters {
     std::int64_t weight_hh, bias, numbers, size;
   };
   struct Prepared {
-    std::byte *w_ih, *w_hh, *bias, *ones;
+    DeviceWeights::Prepared w_ih, w_hh;
+    std::byte *bias, *ones;
     float *numbers, *samples;  // of each unit; a one for each sample
     Bytes bytes;
+  };
+  // Where gradients of weights are added up.
+  struct Sums {
+    float *w_ih, *w_hh;
   };
   struct State {
     std::byte* spikes;
@@ -93,6 +101,7 @@ class SpikingLayer : public DeviceLayer {
   SpikingShape shape(std::int64_t steps) const;
   Parameters parameters() const;
   Prepared prepared_at(std::byte* memory) const;
+  Sums sums_at(std::byte* memory, float* gradient) const;
   State state_at(std::byte* memory) const;
   Adjoint adjoint_at(std::byte* memory) const;
   Tape tape_at(std::byte* memory) const;
@@ -105,6 +114,7 @@ class SpikingLayer : public DeviceLayer {
                      const Scratch& scratch) const;
 
   SpikingLayerOptions options_;
+  DeviceWeights input_, recurrent_;  // the second has no rows where the layer is not recurrent
 };
 
 }  // namespace ebb

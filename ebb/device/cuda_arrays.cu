@@ -75,6 +75,27 @@ __global__ void of_decays(float* gradient, const float* decays, std::int64_t cou
   }
 }
 
+// A warp has a row, so that rows of any length are read without gaps: f(place, entry).
+constexpr int kLanes = 32;
+template <class F>
+__device__ void for_each(const CudaPlaces& places, const F& f) {
+  for (std::int64_t row = first_of() / kLanes; row < places.rows; row += all_of() / kLanes) {
+    for (std::int64_t i = places.starts[row] + threadIdx.x % kLanes; i < places.starts[row + 1];
+         i += kLanes)
+      f(row * places.width + places.columns[i], i);
+  }
+}
+
+template <class To>
+__global__ void scatter(To* matrix, CudaPlaces places, const float* numbers) {
+  for_each(places,
+           [&](std::int64_t place, std::int64_t i) { matrix[place] = of_float<To>(numbers[i]); });
+}
+
+__global__ void gather(float* numbers, CudaPlaces places, const float* matrix) {
+  for_each(places, [&](std::int64_t place, std::int64_t i) { numbers[i] = matrix[place]; });
+}
+
 template <class F>
 void with_number(CudaNumber number, const F& f) {
   if (number == CudaNumber::bf16) return f.template operator()<__nv_bfloat16>();
@@ -154,6 +175,21 @@ void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, voi
     over(count, stream, "cuda_fill", [&](unsigned blocks, cudaStream_t own) {
       fill<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(to), value, count);
     });
+  });
+}
+
+void cuda_scatter(CudaNumber number, void* matrix, const CudaPlaces& places, const float* numbers,
+                  void* stream) {
+  with_number(number, [&]<class To>() {
+    over(places.rows * kLanes, stream, "cuda_scatter", [&](unsigned blocks, cudaStream_t own) {
+      scatter<To><<<blocks, kThreads, 0, own>>>(static_cast<To*>(matrix), places, numbers);
+    });
+  });
+}
+
+void cuda_gather(float* numbers, const CudaPlaces& places, const float* matrix, void* stream) {
+  over(places.rows * kLanes, stream, "cuda_gather", [&](unsigned blocks, cudaStream_t own) {
+    gather<<<blocks, kThreads, 0, own>>>(numbers, places, matrix);
   });
 }
 

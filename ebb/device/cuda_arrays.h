@@ -37,4 +37,17 @@ void cuda_decays(float* to, const float* tau, std::int64_t count, void* stream);
 void cuda_of_decays(float* gradient, const float* decays, std::int64_t count, void* stream);
 void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, void* stream);
 
+// Places in a matrix [rows,width], row after row: those of a row are `columns`, rising, from its start on to the next one's. Arrays on the
+// device.
+struct CudaPlaces {
+  const std::int64_t* starts = nullptr;  // [rows + 1]
+  const std::int32_t* columns = nullptr;
+  std::int64_t rows = 0, width = 0;
+};
+// One number for each place, written there and rounded to the nearest; all else in `matrix` stays as it is.
+void cuda_scatter(CudaNumber number, void* matrix, const CudaPlaces& places, const float* numbers,
+                  void* stream);
+// The other way round.
+void cuda_gather(float* numbers, const CudaPlaces& places, const float* matrix, void* stream);
+
 }  // namespace ebb

@@ -56,6 +56,8 @@ void cuda_repeat(CudaNumber, void*, const void*, std::int64_t, std::int64_t, voi
 void cuda_decays(float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_of_decays(float*, const float*, std::int64_t, void*) { refuse(); }
 void cuda_fill(CudaNumber, void*, float, std::int64_t, void*) { refuse(); }
+void cuda_scatter(CudaNumber, void*, const CudaPlaces&, const float*, void*) { refuse(); }
+void cuda_gather(float*, const CudaPlaces&, const float*, void*) { refuse(); }
 
 void cuda_expand_bits(CudaNumber, void*, const std::uint64_t*, std::int64_t, std::int64_t, void*) {
   refuse();

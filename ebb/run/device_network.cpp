@@ -16,7 +16,7 @@
 namespace ebb {
 namespace {
 
-// The same net on the CPU: it checks the options, and has the parameters' order and first values.
+// The same net on the CPU: it checks the options, and has the parameters' order, first values and, where weights are sparse, patterns.
 Network<float> on_cpu(const DeviceNetworkOptions& options) {
   NetworkOptions same;
   same.time_steps = options.time_steps;
@@ -28,8 +28,8 @@ Network<float> on_cpu(const DeviceNetworkOptions& options) {
   return Network<float>(same);
 }
 
-PlannedStack fitting_stack(const DeviceNetworkOptions& options) {
-  PlannedStack planned = plan_stack(options);
+PlannedStack fitting_stack(const DeviceNetworkOptions& options, const Network<float>& same) {
+  PlannedStack planned = plan_stack(options, same);
   const std::string missing = cuda_missing();
   if (!missing.empty()) fail(ErrorCode::unavailable, "DeviceNetwork: ", missing);
   const DeviceStack::Layers& layers = planned.stack->layers();
@@ -65,18 +65,18 @@ Ledger ledger_of(const DeviceNetworkOptions& options) {
 }  // namespace
 
 DevicePlan device_plan(const DeviceNetworkOptions& options) {
-  on_cpu(options);
-  const PlannedStack planned = plan_stack(options);
-  const Bytes standing = 2 * float_bytes(planned.stack->parameter_size()) +
-                         planned.stack->prepared_bytes() + CudaProducts::kWorkspace;
-  return {planned.stack->chunk(), planned.chain.at(0).state, planned.chain.at(0).tape, standing,
+  const PlannedStack planned = plan_stack(options, on_cpu(options));
+  const DeviceStack& stack = *planned.stack;
+  const Bytes standing = 2 * float_bytes(stack.parameter_size()) + stack.prepared_bytes() +
+                         stack.sums_bytes() + CudaProducts::kWorkspace;
+  return {stack.chunk(), planned.chain.at(0).state, planned.chain.at(0).tape, standing,
           *planned.plan};
 }
 
 struct DeviceNetwork::State {
   explicit State(const DeviceNetworkOptions& given) : State(given, on_cpu(given)) {}
   State(const DeviceNetworkOptions& given, Network<float>&& net)
-      : State(given, std::move(net), fitting_stack(given)) {}
+      : State(given, std::move(net), fitting_stack(given, net)) {}
   State(const DeviceNetworkOptions& given, Network<float>&& net, PlannedStack planned)
       : time_steps(given.time_steps),
         batch(given.batch),
@@ -87,12 +87,14 @@ struct DeviceNetwork::State {
         values(float_bytes(stack->parameter_size())),
         gradient(values.size()),
         prepared(stack->prepared_bytes()),
+        sums(stack->sums_bytes()),
         workspace(CudaProducts::kWorkspace),
         pool(ledger_of(given), "the network on the device"),
         step(*stack, time_steps, pool, planned.plan->prediction.peak[0], products, prepared.data(),
              host_memory(given, *planned.plan), host_bytes(*planned.plan)),
         run(step, planned.chain, planned.plan, Ledger()) {
     values.upload(net.values());
+    stack->begin(prepared.data(), stream);
   }
 
   static Bytes host_bytes(const Plan& plan) {
@@ -152,7 +154,7 @@ struct DeviceNetwork::State {
   bool pinned = true;
   void* stream = nullptr;
   std::vector<NetworkParameter> layout;
-  DeviceMemory values, gradient, prepared, workspace;
+  DeviceMemory values, gradient, prepared, sums, workspace;
   CudaProducts products;
   CudaPool pool;
   DeviceStep step;
@@ -228,7 +230,8 @@ void DeviceNetwork::backward(const void* of_y, void* of_x, const float* of_final
   own.guarded([&] {
     own.backward_begins.record(own.stream);
     own.step.begin_backward({static_cast<const std::byte*>(of_y), static_cast<std::byte*>(of_x),
-                             of_final, of_initial, reinterpret_cast<float*>(own.gradient.data())});
+                             of_final, of_initial, reinterpret_cast<float*>(own.gradient.data()),
+                             own.sums.data()});
     own.run.backward();
     own.step.end_backward();
     own.backward_ends.record(own.stream);
@@ -277,7 +280,8 @@ Report DeviceNetwork::report() const {
 
 Bytes DeviceNetwork::standing_bytes() const {
   const State& own = *state_;
-  return own.values.size() + own.gradient.size() + own.prepared.size() + own.workspace.size();
+  return own.values.size() + own.gradient.size() + own.prepared.size() + own.sums.size() +
+         own.workspace.size();
 }
 Bytes DeviceNetwork::reserved_bytes() const { return state_->pool.reserved(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net of gated layers on a CUDA device: forward and backward in a budget of its memory, on arrays of the caller that lie there.
+// A net of recurrent layers on a CUDA device: forward and backward in a budget of its memory, on arrays of the caller that lie there.
 //
 //   ebb::DeviceNetwork net({.time_steps = T, .batch = B, .layers = {{.cell = "lstm", .input = I, .hidden = H}}, .budget = 1_GiB});
 //   net.forward(x, y);
@@ -33,7 +33,8 @@ using DeviceInputs =
 struct DeviceNetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B
-  // Lowest first. Cells: lstm, gru, rnn, rnn_relu, with full weights; see docs/gpu.md for the sizes that fit.
+  // Lowest first. Cells: lstm, gru, rnn, rnn_relu, lif, alif, adlif; the last may be linear or leaky. See docs/gpu.md for the sizes that
+  // fit.
   std::vector<LayerOptions> layers = {};
   // Of inputs, outputs and what is multiplied: bf16, f16, tf32 for floats that products round, or f32 for floats of which they keep 21
   // bits. Sums are float32.
@@ -105,8 +106,8 @@ class DeviceNetwork {
   void backward(const void* of_y, void* of_x = nullptr, const float* of_final = nullptr,
                 float* of_initial = nullptr);
 
-  // Parameters and their gradient are floats in the order of a Network's: sums of many small steps need more digits than the number
-  // has. What products read is rounded from them in each forward.
+  // Parameters and their gradient are floats in the order of a Network's, of sparse weights those that there are: sums of many small
+  // steps need more digits than the number has. What products read is rounded from them in each forward.
   const std::vector<NetworkParameter>& layout() const;
   // On the device, for an optimiser there: changed only between a backward and the next forward, on the same stream.
   float* values();
@@ -119,7 +120,8 @@ class DeviceNetwork {
   const Plan& plan() const;
   // Of the last backward; waits for it. The peak of fast memory is what was really taken so far, and never more than the budget.
   Report report() const;
-  // On the device, beside the budget: parameters, gradient, what products read, cuBLAS's workspace.
+  // On the device, beside the budget: parameters, gradient, what products read, whole gradients of sparse weights and where these lie,
+  // cuBLAS's workspace.
   Bytes standing_bytes() const;
   // What the driver holds for states, tapes and scratch, in use or not, until the network goes or others of the process find no memory;
   // in pieces, so that it may be more than the budget.

@@ -119,17 +119,35 @@ std::unique_ptr<const DeviceLayer> gated_layer(const LayerOptions& own, std::siz
 bool is_readout(const std::string& cell) { return cell == "linear" || cell == "leaky"; }
 
 std::unique_ptr<const DeviceLayer> readout_layer(const LayerOptions& own, std::size_t k,
-                                                 const DeviceSizes& sizes) {
+                                                 bool is_last, const DeviceSizes& sizes) {
   if (k == 0) refuse(k, "is a readout; on a device there must be a layer below it");
+  if (!is_last) refuse(k, "is a readout; on a device it must be the last");
   ReadoutLayerOptions options{sizes};
   options.leaky = own.cell == "leaky";
   options.bias = own.bias;
   options.learns_tau = own.train_tau;
-  if (options.leaky && !own.normalised) refuse(k, "is not normalised, which a device does not run");
   return std::make_unique<ReadoutLayer>(options);
 }
 
-DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t chunk) {
+// Which weights of a layer there are, for stacks of any chunk.
+struct LayerPatterns {
+  std::shared_ptr<const Pattern> input, recurrent;  // null: all
+};
+using Patterns = std::vector<LayerPatterns>;
+
+std::shared_ptr<const Pattern> copy_of(const Pattern* pattern) {
+  return pattern == nullptr ? nullptr : std::make_shared<const Pattern>(*pattern);
+}
+
+Patterns patterns_of(const Network<float>& net, std::size_t layers) {
+  Patterns found;
+  for (std::int64_t k = 0; k < static_cast<std::int64_t>(layers); ++k)
+    found.push_back({copy_of(net.input_pattern(k)), copy_of(net.recurrent_pattern(k))});
+  return found;
+}
+
+DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, const Patterns& patterns,
+                              std::int64_t chunk) {
   DeviceStack::Layers layers;
   DeviceSizes sizes;
   sizes.number = number_of(options.number);
@@ -137,13 +155,12 @@ DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t 
   sizes.batch = options.batch;
   for (std::size_t k = 0; k < options.layers.size(); ++k) {
     const LayerOptions& own = options.layers[k];
-    if (own.input_density != 1 || own.recurrent_density != 1 || own.input_pattern ||
-        own.recurrent_pattern) {
-      refuse(k, "has sparse weights; on a device they must be full");
-    }
     sizes.inputs = k == 0 ? own.input : options.layers[k - 1].hidden;
     sizes.hidden = own.hidden;
-    layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, sizes)
+    sizes.input_pattern = patterns[k].input;
+    sizes.recurrent_pattern = patterns[k].recurrent;
+    const bool is_last = k + 1 == options.layers.size();
+    layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, is_last, sizes)
                      : spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
                                                          : gated_layer(own, k, sizes));
   }
@@ -151,19 +168,19 @@ DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, std::int64_t 
 }
 
 // All that a Network checks as well it has checked.
-void check(const DeviceNetworkOptions& options) {
+void check(const DeviceNetworkOptions& options, const Patterns& patterns) {
   if (options.budget < 0 || options.host_budget < 0) {
     fail(ErrorCode::invalid_argument, "the budgets are ", options.budget, " and ",
          options.host_budget, " bytes; they must be 0 or more");
   }
-  layers_of(options, 1);
+  layers_of(options, patterns, 1);
 }
 
 Chain chain_of(const DeviceStack& stack, const DeviceNetworkOptions& options) {
   const auto chunk = static_cast<double>(stack.chunk());
   double seconds = 0;
   for (const auto& layer : stack.layers()) {
-    const auto weights = static_cast<double>(layer->parameter_size());
+    const auto weights = static_cast<double>(layer->multiplied_size());
     seconds +=
         kCallSeconds +
         chunk * (kStepSeconds + 2 * weights * static_cast<double>(stack.batch()) / kOperations);
@@ -205,8 +222,9 @@ Platform platform_of(const DeviceNetworkOptions& options, Bytes state) {
   return platform;
 }
 
-PlannedStack planned(const DeviceNetworkOptions& options, std::int64_t chunk) {
-  auto stack = std::make_unique<const DeviceStack>(layers_of(options, chunk));
+PlannedStack planned(const DeviceNetworkOptions& options, const Patterns& patterns,
+                     std::int64_t chunk) {
+  auto stack = std::make_unique<const DeviceStack>(layers_of(options, patterns, chunk));
   Chain chain = chain_of(*stack, options);
   PlanOptions wanted;
   wanted.strategy = options.strategy;
@@ -222,12 +240,13 @@ struct ChunkOffer {
 };
 
 // The powers of two that may fit, the most promising first. The shortest is one of them: where nothing fits, it says what does.
-std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options) {
+std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options,
+                                     const Patterns& patterns) {
   std::vector<ChunkOffer> offers;
   std::int64_t chunk = kLongestChunk;
   while (chunk > options.time_steps) chunk /= 2;
   for (; chunk >= 1; chunk /= 2) {
-    const Chain chain = chain_of(DeviceStack(layers_of(options, chunk)), options);
+    const Chain chain = chain_of(DeviceStack(layers_of(options, patterns, chunk)), options);
     const StepCost& cost = chain.at(0);
     if (chunk > 1 && cost.state + cost.tape + cost.adjoint + cost.scratch > options.budget)
       continue;
@@ -241,14 +260,14 @@ std::vector<ChunkOffer> chunk_offers(const DeviceNetworkOptions& options) {
 }
 
 // The fastest by what plans predict. Long chunks take fewer calls; short ones leave room for more states, so that steps run less often.
-PlannedStack fastest(const DeviceNetworkOptions& options) {
+PlannedStack fastest(const DeviceNetworkOptions& options, const Patterns& patterns) {
   std::optional<PlannedStack> best;
   std::optional<Error> refused;
   int plans = 0;
-  for (const ChunkOffer& offer : chunk_offers(options)) {
+  for (const ChunkOffer& offer : chunk_offers(options, patterns)) {
     if (plans == kMostPlans || (best && offer.at_least >= best->plan->prediction.seconds)) break;
     try {
-      PlannedStack found = planned(options, offer.chunk);
+      PlannedStack found = planned(options, patterns, offer.chunk);
       ++plans;
       if (!best || found.plan->prediction.seconds < best->plan->prediction.seconds)
         best = std::move(found);
@@ -263,10 +282,11 @@ PlannedStack fastest(const DeviceNetworkOptions& options) {
 
 }  // namespace
 
-PlannedStack plan_stack(const DeviceNetworkOptions& options) {
-  check(options);
-  if (options.chunk == 0) return fastest(options);
-  return planned(options, std::min(options.chunk, options.time_steps));
+PlannedStack plan_stack(const DeviceNetworkOptions& options, const Network<float>& same) {
+  const Patterns patterns = patterns_of(same, options.layers.size());
+  check(options, patterns);
+  if (options.chunk == 0) return fastest(options, patterns);
+  return planned(options, patterns, std::min(options.chunk, options.time_steps));
 }
 
 }  // namespace ebb

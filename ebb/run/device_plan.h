@@ -19,7 +19,7 @@ struct PlannedStack {
   std::shared_ptr<const Plan> plan;
 };
 
-// Throws as device_plan does.
-PlannedStack plan_stack(const DeviceNetworkOptions& options);
+// `same` is the net of these options on the CPU: which weights there are is drawn there. Throws as device_plan does.
+PlannedStack plan_stack(const DeviceNetworkOptions& options, const Network<float>& same);
 
 }  // namespace ebb

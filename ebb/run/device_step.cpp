@@ -98,12 +98,13 @@ void DeviceStep::begin_backward(const Backward& given) {
   stack_.load_adjoint(given.of_final, of_after_.data(), forward_.stream);
   cuda_zero(given.gradient, stack_.parameter_size() * static_cast<Bytes>(sizeof(float)),
             forward_.stream);
+  if (stack_.sums_bytes() > 0) cuda_zero(given.sums, stack_.sums_bytes(), forward_.stream);
 }
 
 void DeviceStep::end_backward() {
   if (backward_.of_initial != nullptr)
     stack_.store_adjoint(of_after_.data(), backward_.of_initial, forward_.stream);
-  stack_.finish(prepared_, backward_.gradient, forward_.stream);
+  stack_.finish(prepared_, backward_.sums, backward_.gradient, forward_.stream);
   clear();
 }
 
@@ -195,6 +196,7 @@ void DeviceStep::reverse(std::int64_t from, std::int64_t to) {
     given.of_before = of_before_.data();
     if (backward_.of_x != nullptr) given.of_x = backward_.of_x + i * chunk * input_row();
     given.gradient = backward_.gradient;
+    given.sums = backward_.sums;
     stack_.reverse(work(), prepared_, given, scratch.data());
     std::swap(of_after_, of_before_);
     tapes_.erase(tape);

@@ -64,6 +64,7 @@ class DeviceStep : public HandleStep {
     const float* of_final = nullptr;
     float* of_initial = nullptr;
     float* gradient = nullptr;
+    std::byte* sums = nullptr;  // of the stack's sums_bytes()
   };
 
   // All that is given must outlive it. `host` has room for `host_bytes` of states. It takes no more than `most` from the pool, unless

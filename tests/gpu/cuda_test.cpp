@@ -110,6 +110,47 @@ TEST_F(Cuda, AnotherStreamCopiesWhenItMay) {
   EXPECT_GE(fetched.seconds_since(filled), 0);
 }
 
+// Rows without any place, and one longer than a warp.
+TEST_F(Cuda, NumbersGoToTheirPlacesAndBack) {
+  constexpr std::int64_t rows = 5, width = 100;
+  const std::vector<std::int64_t> starts = {0, 0, 2, 52, 52, 53};
+  std::vector<std::int32_t> columns = {3, 99};
+  for (std::int32_t i = 0; i < 50; ++i) columns.push_back(2 * i + 1);
+  columns.push_back(0);
+  std::vector<float> numbers(columns.size());
+  std::iota(numbers.begin(), numbers.end(), 1.F);
+  DeviceMemory on_starts(6 * 8), on_columns(53 * 4), on_numbers(53 * 4), matrix(rows * width * 4);
+  on_starts.upload(starts);
+  on_columns.upload(columns);
+  on_numbers.upload(numbers);
+  CudaPlaces places;
+  places.starts = reinterpret_cast<const std::int64_t*>(on_starts.data());
+  places.columns = reinterpret_cast<const std::int32_t*>(on_columns.data());
+  places.rows = rows;
+  places.width = width;
+  std::vector<float> wanted(rows * width, -1);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t row = i < 2 ? 1 : i < 52 ? 2 : 4;
+    wanted[row * width + static_cast<std::size_t>(columns[i])] = numbers[i];
+  }
+  for (const CudaNumber number : {CudaNumber::f32, CudaNumber::bf16, CudaNumber::f16}) {
+    DeviceMemory floats(matrix.size());
+    auto* const from = reinterpret_cast<const float*>(on_numbers.data());
+    cuda_fill(number, matrix.data(), -1, rows * width, nullptr);
+    cuda_scatter(number, matrix.data(), places, from, nullptr);
+    cuda_convert({CudaNumber::f32, floats.data(), width}, {number, matrix.data(), width}, rows,
+                 width, nullptr);
+    std::vector<float> found(wanted.size()), back(numbers.size());
+    floats.download(found);
+    EXPECT_EQ(found, wanted);
+    DeviceMemory gathered(on_numbers.size());
+    cuda_gather(reinterpret_cast<float*>(gathered.data()), places,
+                reinterpret_cast<const float*>(floats.data()), nullptr);
+    gathered.download(back);
+    EXPECT_EQ(back, numbers);
+  }
+}
+
 TEST_F(Cuda, NumbersAreRounded) {
   const std::vector<float> from = {1, 1.00390625F, -3.14159F, 70000, 1e-6F, 0.1F};
   const auto count = static_cast<std::int64_t>(from.size());

@@ -43,6 +43,20 @@ TEST(DevicePlan, CountsWhatAChunkTakes) {
   EXPECT_EQ(found.plan.prediction.advances, 0);
 }
 
+// Products are with whole matrices, whatever is 0 in them.
+TEST(DevicePlan, OfSparseWeightsIsThatOfFullOnes) {
+  DeviceNetworkOptions options = options_of(4096);
+  options.layers.push_back({.cell = "lif", .hidden = 256});
+  options.layers.push_back({.cell = "linear", .hidden = 16});
+  options.budget = Bytes{300} << 20;
+  const DevicePlan full = device_plan(options);
+  for (LayerOptions& layer : options.layers) layer.input_density = layer.recurrent_density = 0.01;
+  const DevicePlan sparse = device_plan(options);
+  EXPECT_EQ(sparse.chunk, full.chunk);
+  EXPECT_EQ(sparse.plan.prediction.seconds, full.plan.prediction.seconds);
+  EXPECT_EQ(sparse.plan.prediction.peak, full.plan.prediction.peak);
+}
+
 TEST(DevicePlan, AnyBudgetFromTheLeastOnIsKept) {
   DeviceNetworkOptions options = options_of(4096);
   options.budget = 1;
@@ -108,8 +122,13 @@ TEST(DevicePlan, SaysWhatIsWrong) {
   options.number = "f64";
   EXPECT_NE(words_of(options).find("must be bf16, f16, tf32 or f32"), std::string::npos);
   options = options_of(10);
-  options.layers[0].recurrent_density = 0.5;
-  EXPECT_NE(words_of(options).find("sparse"), std::string::npos);
+  options.layers[0].recurrent_density = 2;
+  EXPECT_NE(words_of(options).find("recurrent weights: the density is 2"), std::string::npos);
+  options = options_of(10);
+  options.layers.push_back({.cell = "linear", .hidden = 8});
+  options.layers.push_back({.cell = "lstm", .hidden = 32});
+  EXPECT_NE(words_of(options).find("layer 1 is a readout; on a device it must be the last"),
+            std::string::npos);
   options = options_of(10);
   options.budget = -1;
   EXPECT_NE(words_of(options).find("budget"), std::string::npos);

@@ -66,6 +66,18 @@ TEST_P(Readouts, AreTheCpus) {
   }
 }
 
+// The CPU's leaky readout has no use for it either.
+TEST_P(Readouts, NormalisedIsForCellsThatSpike) {
+  DeviceNetworkOptions own = options();
+  const DeviceData data = device_data(own);
+  DeviceNetwork net(own);
+  const DeviceResult wanted = run_on_device(net, own, data);
+  own.layers.back().normalised = false;
+  DeviceNetwork other(own);
+  EXPECT_EQ(run_on_device(other, own, data), wanted);
+  EXPECT_EQ(run_on_cpu(own, data), run_on_cpu(options(), data));
+}
+
 TEST_P(Readouts, AreTheSameBitsInEveryBudget) {
   for (const char* const number : {"bf16", "f32"}) {
     DeviceNetworkOptions own = options();

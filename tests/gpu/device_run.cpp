@@ -84,22 +84,14 @@ class Floats {
   DeviceMemory memory_;
 };
 
-std::vector<NetworkParameter> layout_of(const DeviceNetworkOptions& options) {
-  NetworkOptions same;
-  same.time_steps = options.time_steps;
-  same.batch = options.batch;
-  same.layers = options.layers;
-  return Network<float>(same).layout();
-}
-
 // Every other unit of an rnn_relu never passes anything, the others always do: rounding then makes none of them change sides, where
 // the derivative jumps.
-void keep_from_kinks(const std::vector<NetworkParameter>& layout, DeviceData& data) {
-  for (const NetworkParameter& own : layout) {
-    const std::int64_t width = own.size / own.shape.front();
-    for (std::int64_t i = 0; i < own.size; ++i) {
-      float& value = data.parameters[static_cast<std::size_t>(own.offset + i)];
-      value = 0.125F * (i / width % 2 == 0 ? std::abs(value) : -std::abs(value));
+void keep_from_kinks(const Network<float>& net, DeviceData& data) {
+  for (const NetworkParameter& own : net.layout()) {
+    auto value = data.parameters.begin() + own.offset;
+    for (const std::int64_t row : rows_of(net, own)) {
+      *value = 0.125F * (row % 2 == 0 ? std::abs(*value) : -std::abs(*value));
+      ++value;
     }
   }
   for (std::vector<float>* const all : {&data.x, &data.initial}) {
@@ -150,6 +142,29 @@ std::vector<double> to_doubles(const std::vector<float>& from) {
 
 }  // namespace
 
+Network<float> network_of(const DeviceNetworkOptions& options) {
+  NetworkOptions same;
+  same.time_steps = options.time_steps;
+  same.batch = options.batch;
+  same.layers = options.layers;
+  same.seed = options.seed;
+  return Network<float>(same);
+}
+
+std::vector<std::int64_t> rows_of(const Network<float>& net, const NetworkParameter& own) {
+  std::vector<std::int64_t> rows;
+  const std::int64_t layer = own.name.back() - '0';
+  const Pattern* pattern = nullptr;
+  if (own.name.starts_with("weight_ih")) pattern = net.input_pattern(layer);
+  if (own.name.starts_with("weight_hh")) pattern = net.recurrent_pattern(layer);
+  for (std::int64_t i = 0; i < own.size; ++i) {
+    rows.push_back(pattern == nullptr ? i / (own.size / own.shape.front())
+                                      : std::ranges::upper_bound(pattern->starts, i) -
+                                            pattern->starts.begin() - 1);
+  }
+  return rows;
+}
+
 std::vector<float> made_up(std::int64_t count, float scale, const std::string& number,
                            std::uint64_t seed) {
   const Random random(seed, 0);
@@ -173,13 +188,14 @@ Bytes least_budget_of(DeviceNetworkOptions options) {
 DeviceData device_data(const DeviceNetworkOptions& options) {
   const std::int64_t rows = options.time_steps * options.batch, state = state_of(options);
   DeviceData data;
-  const std::vector<NetworkParameter> layout = layout_of(options);
+  const Network<float> net = network_of(options);
+  const std::vector<NetworkParameter>& layout = net.layout();
   data.parameters = made_up(layout.back().offset + layout.back().size, 0.3F, options.number, 1);
   data.x = made_up(rows * options.layers.front().input, 1, options.number, 2);
   data.of_y = made_up(rows * options.layers.back().hidden, 1, options.number, 3);
   data.initial = made_up(state, 1, options.number, 4);
   data.of_final = made_up(state, 1, options.number, 5);
-  if (options.layers.front().cell == "rnn_relu") keep_from_kinks(layout, data);
+  if (options.layers.front().cell == "rnn_relu") keep_from_kinks(net, data);
   if (spikes(options)) let_fire(layout, data);
   if (spikes(options) || has_readout(options)) {  // the CPU's states are others
     std::ranges::fill(data.initial, 0.F);

@@ -27,6 +27,11 @@ struct DeviceResult {
   friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
 };
 
+// The same net on the CPU.
+Network<float> network_of(const DeviceNetworkOptions& options);
+// The row of each number of a parameter, whose weights may be sparse.
+std::vector<std::int64_t> rows_of(const Network<float>& net, const NetworkParameter& own);
+
 // Bytes with which such a network runs, and not with fewer.
 Bytes least_budget_of(DeviceNetworkOptions options);
 

@@ -248,6 +248,29 @@ void cuda_fill(CudaNumber number, void* to, float value, std::int64_t count, voi
   });
 }
 
+namespace {
+template <class F>
+void for_each(const CudaPlaces& places, const F& f) {
+  for (std::int64_t row = 0; row < places.rows; ++row) {
+    for (std::int64_t i = places.starts[row]; i < places.starts[row + 1]; ++i)
+      f(row * places.width + places.columns[i], i);
+  }
+}
+}  // namespace
+void cuda_scatter(CudaNumber number, void* matrix, const CudaPlaces& places, const float* numbers,
+                  void* stream) {
+  queue_of(stream)->add([=] {
+    for_each(places, [&](std::int64_t place, std::int64_t i) {
+      put_number(number, matrix, place, numbers[i]);
+    });
+  });
+}
+void cuda_gather(float* numbers, const CudaPlaces& places, const float* matrix, void* stream) {
+  queue_of(stream)->add([=] {
+    for_each(places, [&](std::int64_t place, std::int64_t i) { numbers[i] = matrix[place]; });
+  });
+}
+
 CudaProducts::CudaProducts() = default;
 CudaProducts::~CudaProducts() {}
 void CudaProducts::use(void* stream, void*) { handle_ = stream; }
