@@ -54,6 +54,8 @@ class DeviceLayer {
   virtual std::int64_t parameter_size() const = 0;
   // The same if no weight were missing: what is multiplied.
   virtual std::int64_t multiplied_size() const = 0;
+  // Whether units read each other: each time step waits for all of the one before.
+  virtual bool is_recurrent() const { return true; }
 
   virtual Bytes prepared_bytes() const = 0;  // parameters as products and kernels read them
   virtual Bytes sums_bytes() const = 0;      // whole gradients of sparse weights

@@ -26,6 +26,7 @@ class ReadoutLayer : public DeviceLayer {
 
   std::string unfit() const override { return {}; }
   std::int64_t fields() const override { return options_.leaky ? 1 : 0; }
+  bool is_recurrent() const override { return false; }
   Bytes output_bytes() const override { return sizeof(float); }
   std::int64_t parameter_size() const override { return parameters().size; }
   std::int64_t multiplied_size() const override { return parameter_size() + input_.missing(); }

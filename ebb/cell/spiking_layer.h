@@ -31,6 +31,7 @@ class SpikingLayer : public DeviceLayer {
   std::int64_t fields() const override { return own_fields() + 1; }
   std::int64_t parameter_size() const override;
   std::int64_t multiplied_size() const override;
+  bool is_recurrent() const override { return options_.recurrent; }
   Bytes prepared_bytes() const override;
   Bytes sums_bytes() const override;
   Bytes state_bytes() const override;

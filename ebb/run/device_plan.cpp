@@ -21,9 +21,10 @@ namespace {
 
 // Round figures of an H200 (docs/results/pytorch.md has measured ones). They say what is worth while, never what is computed, so that
 // another GPU runs the same plan; and no clock is read, so that every process has the same chunk and the same bits.
-constexpr double kStepSeconds = 4e-6;  // a time step of a kernel, whatever its size
+constexpr double kStepSeconds =
+    2e-6;  // a time step that waits for the one before, whatever its size
 constexpr double kOperations = 3e14;   // of products, a second
-constexpr double kCallSeconds = 4e-5;  // a chunk of one layer: what the host takes to ask for it
+constexpr double kCallSeconds = 2e-5;  // a chunk of one layer: what the host takes to ask for it
 constexpr double kBackwards = 2.2;     // how much longer than forward
 constexpr double kMemoryRate = 2e12;   // bytes a second within the device
 constexpr double kHostRate = 2e10;     // between device and host
@@ -182,8 +183,8 @@ Chain chain_of(const DeviceStack& stack, const DeviceNetworkOptions& options) {
   for (const auto& layer : stack.layers()) {
     const auto weights = static_cast<double>(layer->multiplied_size());
     seconds +=
-        kCallSeconds +
-        chunk * (kStepSeconds + 2 * weights * static_cast<double>(stack.batch()) / kOperations);
+        kCallSeconds + chunk * ((layer->is_recurrent() ? kStepSeconds : 0) +
+                                2 * weights * static_cast<double>(stack.batch()) / kOperations);
   }
   StepCost cost;
   cost.state = CudaPool::rounded(stack.state_bytes());
