@@ -3,6 +3,7 @@
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_arrays.h"
 #include "ebb/device/cuda_driver_pool.h"
+#include "ebb/device/cuda_probe.h"
 #include "ebb/device/cuda_products.h"
 #include "ebb/device/cuda_stream.h"
 #include "ebb/device/cuda_training.h"
@@ -70,6 +71,11 @@ void cuda_sgd(const CudaSgd&, float*, const float*, float*, std::int64_t, void*)
 void cuda_adam(const CudaAdam&, float*, const float*, float*, float*, std::int64_t, void*) {
   refuse();
 }
+
+CudaFacts cuda_facts() { refuse(); }
+void cuda_launch_nothing(void*) { refuse(); }
+void cuda_copy_again(void*, const void*, Bytes, std::int64_t, void*) { refuse(); }
+void cuda_wait(void*) { refuse(); }
 
 CudaProducts::CudaProducts() { refuse(); }
 CudaProducts::~CudaProducts() {}

@@ -4,6 +4,8 @@
 // or written yet, is not a number.
 #pragma once
 
+#include <cstdint>
+
 #include "ebb/core/bytes.h"
 
 namespace ebb::test {
@@ -16,9 +18,17 @@ void refuse_pinned_memory(bool yes);
 // Whether the streams of networks that are made from now on run as early as they may, before the caller's.
 void run_copies_first(bool yes);
 
+// Units of a recurrent spiking layer beyond which its weights do not fit the device.
+void set_most_units(std::int64_t units);
+inline constexpr std::int64_t kAnyUnits = std::int64_t{1} << 40;
+
 // What work takes by the clocks of this device: a kernel over a chunk, and a copy on a stream that is not the caller's. All else takes
 // no time.
 inline constexpr double kForwardSeconds = 1, kBackwardSeconds = 2;
 void set_copy_seconds(double seconds);
+
+// Its L2 cache, and how many bytes a second are copied within that and beyond.
+inline constexpr Bytes kHostCacheBytes = Bytes{8} << 20;
+inline constexpr double kHostCacheRate = 4e9, kHostMemoryRate = 1e9;
 
 }  // namespace ebb::test

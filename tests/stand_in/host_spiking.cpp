@@ -194,12 +194,17 @@ void with_cell(SpikingCell cell, const F& f) {
   return f.template operator()<AdlifMath>();
 }
 
+std::int64_t most_units = test::kAnyUnits;
+
 }  // namespace
+
+void test::set_most_units(std::int64_t units) { most_units = units; }
 
 std::string spiking_unfit(const SpikingShape& shape) {
   const std::int64_t each = 64 / bytes_of(shape.number);
-  if (!shape.recurrent || shape.hidden % each == 0) return {};
-  return "hidden must be a multiple of " + std::to_string(each);
+  if (!shape.recurrent) return {};
+  if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
+  return shape.hidden <= most_units ? "" : "the recurrent weights do not fit";
 }
 void spiking_forward(const SpikingShape& shape, const SpikingForward& given, void* stream) {
   const auto work = [=] {
