@@ -15,7 +15,6 @@
 namespace ebb {
 namespace {
 
-constexpr double kSecondThreshold = 0.9;  // of the authors' nets: membranes below get no gradient
 constexpr double kMostWeights = 2e7;      // of nets that are made to learn their sizes
 
 // What tells nets apart.

@@ -83,6 +83,9 @@ struct DoubleResults {
   double paper_ratio() const;
 };
 
+// Of the authors' nets: membranes below get no gradient.
+inline constexpr double kSecondThreshold = 0.9;
+
 // The strategies compared, in the order of the results; the first is plain.
 std::vector<std::string> double_strategies();
 

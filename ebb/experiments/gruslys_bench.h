@@ -52,6 +52,10 @@ struct GruslysResults {
   std::vector<GruslysPoint> by_steps;
 };
 
+// As in the paper's abstract: so many percent of the memory for so much time.
+inline constexpr std::int64_t kGoalPercent = 5;
+inline constexpr double kGoalRatio = 4.0 / 3;
+
 // Throws Error(cancelled) after a stop.
 GruslysResults run_gruslys_bench(const GruslysSetup& setup);
 

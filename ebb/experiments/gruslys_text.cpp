@@ -14,9 +14,6 @@
 namespace ebb {
 namespace {
 
-constexpr std::int64_t kGoalPercent = 5;  // as in the paper's abstract
-constexpr double kGoalRatio = 4.0 / 3;
-
 std::string memory_of(const GruslysPoint& point) {
   if (point.percent) return std::to_string(*point.percent) + " %";
   if (point.trial.strategy == "sqrt") return "its own";
