@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/cli/async_words.h"
+#include "ebb/cli/device_async_command.h"
+#include "ebb/cli/device_option.h"
 #include "ebb/cli/double_command.h"
 #include "ebb/cli/gruslys_command.h"
 #include "ebb/cli/heading.h"
@@ -47,20 +50,23 @@ its adjoint.
 )";
 
 constexpr const char* kAsyncFooterEnd =
-    R"(Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 3 no strategy fits, 4 a tier
-fails, 130 cancelled.
+    R"(
+On a GPU the steps are those of an lstm and the tier is pinned memory of the
+host. It shows (a) against keeping everything in the GPU's memory, and (b)
+against the chunk: shorter ones move more states. Left out:
+  )";
+
+constexpr const char* kAsyncFooterExamples = R"(
+
+Ctrl-C cancels. Exit codes: 0 done, 2 bad usage or no such device, 3 no strategy
+fits, 4 a tier or the device fails, 130 cancelled.
 
 Examples
   ebb bench async
+  ebb bench async --device cuda --hidden 1024 --budget 256MiB
   ebb bench async --quick --json
   ebb bench async --state 16MiB --steps 100,1000 --tier nvme:file=/scratch
 )";
-
-struct AsyncWords {
-  std::optional<std::string> state, sweeps, steps, interval, vary_sweeps, budget, repeat;
-  std::vector<std::string> tiers;
-  bool quick = false, json = false, csv = false;
-};
 
 // Left out.
 struct AsyncDefaults {
@@ -77,9 +83,12 @@ constexpr AsyncDefaults kUsualAsync = {
 constexpr AsyncDefaults kQuickAsync = {"256KiB", "8", "20,60", "2,5,20", "2,16", "3", 0.05};
 
 AsyncSetup read_async(const AsyncWords& words) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  refuse_options_of("cuda", {{"--number", words.number.has_value()},
+                             {"--input", words.input.has_value()},
+                             {"--hidden", words.hidden.has_value()},
+                             {"--batch", words.batch.has_value()},
+                             {"--chunks", words.chunks.has_value()},
+                             {"--host-budget", words.host_budget.has_value()}});
   const AsyncDefaults& usual = words.quick ? kQuickAsync : kUsualAsync;
   const auto counts = [](const char* option, const std::optional<std::string>& word,
                          const char* otherwise, std::int64_t most) {
@@ -111,6 +120,11 @@ AsyncSetup read_async(const AsyncWords& words) {
 }
 
 void answer_async(const AsyncWords& words, std::ostream& out, std::ostream& err) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  if (const std::optional<int> device = read_device(words.device))
+    return answer_device_async(words, *device, out, err);
   AsyncSetup setup = read_async(words);
   const AsyncResults results = watched(setup, err, run_async_bench);
   if (words.json) {
@@ -124,16 +138,25 @@ void answer_async(const AsyncWords& words, std::ostream& out, std::ostream& err)
 
 Command declare_async(CLI::App& app) {
   const auto words = std::make_shared<AsyncWords>();
+  Heading device(app, "The device");
+  declare_device(device, words->device);
   Heading step(app, "The step");
   step.option("--state", words->state, "BYTES",
               "Size of a state; default " + std::string(kUsualAsync.state));
   step.option("--sweeps", words->sweeps, "K",
               "Sweeps over the state in each step: compute per\n"
               "byte; default 8");
+  Heading net(app, "The net, on a GPU: an lstm");
+  net.option("--input", words->input, "I", "Inputs; default 64");
+  net.option("--hidden", words->hidden, "H", "Units; default 512");
+  net.option("--batch", words->batch, "B", "Sequences at a time; default 64");
+  net.option("--number", words->number, "TYPE", "bf16, f16, tf32 or f32; default bf16");
   Heading memory(app, "The memory");
   memory.option("--budget", words->budget, "BYTES",
                 "Bytes of fast memory; default the working set and\n"
                 "10 states");
+  memory.option("--host-budget", words->host_budget, "BYTES",
+                "On a GPU: bytes of the host's memory for states");
   memory.options("--tier", words->tiers, "NAME:KIND,...",
                  "A slow tier of this machine, nearest first; repeat\n"
                  "for more. Default disk:file= with the directory\n"
@@ -147,13 +170,16 @@ Command declare_async(CLI::App& app) {
               "Intervals of (b); default " + std::string(kUsualAsync.interval));
   axes.option("--vary-sweeps", words->vary_sweeps, "K[,K...]",
               "Sweeps of (c); default " + std::string(kUsualAsync.vary_sweeps));
+  axes.option("--chunks", words->chunks, "K[,K...]",
+              "On a GPU: time steps that plans of (b) count as\none step");
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "Fewer points: a few seconds");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with three series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  set_footer(app, kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd);
+  set_footer(app, kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd + device_async_defaults() +
+                      kAsyncFooterExamples);
   return [words](std::ostream& out, std::ostream& err) { answer_async(*words, out, err); };
 }
 

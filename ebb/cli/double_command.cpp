@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cli/device_double_command.h"
+#include "ebb/cli/device_option.h"
+#include "ebb/cli/double_words.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
@@ -35,23 +38,23 @@ predicted and measured. Every gradient is compared with plain's, bit for bit.
 )";
 
 constexpr const char* kDoubleFooterEnd = R"(Each is tried alone, under the budget. Ctrl-C cancels.
-Exit codes: 0 done, 2 bad usage, 3 the budget is too small, 4 a tier fails, 130
-cancelled.
+
+On a GPU the budget is of its memory, the slow memory is pinned memory of the
+host, and the net has no readout. It shows (a) to (d), and says of auto whether
+10 times the length, 4 times the units and 1.1 times the time are met. Left out:
+  )";
+
+constexpr const char* kDoubleFooterExamples = R"(
+
+Exit codes: 0 done, 2 bad usage or no such device, 3 the budget is too small,
+4 a tier or the device fails, 130 cancelled.
 
 Examples
   ebb bench double
+  ebb bench double --device cuda --density 10
   ebb bench double --quick --json
   ebb bench double --budget 4MiB --hidden 2048 --tier nvme:file=/scratch
 )";
-
-constexpr std::int64_t kMostFactor = 10'000, kMostScale = 1'000'000;
-
-struct DoubleWords {
-  std::optional<std::string> input, hidden, batch, density, rate, scale, chunk, threads, budget,
-      steps, longer, rates, repeat;
-  std::vector<std::string> tiers;
-  bool quick = false, json = false, csv = false;
-};
 
 // Left out.
 struct DoubleDefaults {
@@ -74,9 +77,9 @@ constexpr const char* kScale = "20";
 constexpr const char* kChunk = "4";
 
 DoubleSetup read_words(const DoubleWords& words) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  refuse_options_of("cuda", {{"--cell", words.cell.has_value()},
+                             {"--number", words.number.has_value()},
+                             {"--host-budget", words.host_budget.has_value()}});
   const DoubleDefaults& usual = words.quick ? kQuickDouble : kUsualDouble;
   const auto count = [](const char* option, const std::optional<std::string>& word,
                         const char* otherwise, std::int64_t most, std::int64_t least = 1) {
@@ -94,10 +97,10 @@ DoubleSetup read_words(const DoubleWords& words) {
   setup.density = percent("--density", words.density, kDensity);
   setup.rate = percent("--rate", words.rate, kRate);
   setup.weight_scale =
-      static_cast<double>(count("--weight-scale", words.scale, kScale, kMostScale));
+      static_cast<double>(count("--weight-scale", words.scale, kScale, kMostWeightScale));
   setup.budget = read_size("--budget", words.budget.value_or(usual.budget), 1, kUnlimited - 1);
   if (words.steps) setup.steps = count("--steps", words.steps, "", kMostSteps);
-  setup.longer = read_counts("--longer", words.longer.value_or(usual.longer), 1, kMostFactor);
+  setup.longer = read_counts("--longer", words.longer.value_or(usual.longer), 1, kMostLonger);
   setup.rates = read_counts("--rates", words.rates.value_or(usual.rates), 1, 100);
   setup.threads = static_cast<int>(count("--threads", words.threads, "1", Workers::kMost, 0));
   setup.repeat = static_cast<int>(count("--repeat", words.repeat, usual.repeat, 1000));
@@ -110,6 +113,11 @@ DoubleSetup read_words(const DoubleWords& words) {
 }
 
 void answer(const DoubleWords& words, std::ostream& out, std::ostream& err) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  if (const std::optional<int> device = read_device(words.device))
+    return answer_device_double(words, *device, out, err);
   DoubleSetup setup = read_words(words);
   const DoubleResults results = watched(setup, err, run_double_bench);
   if (words.json) {
@@ -122,6 +130,8 @@ void answer(const DoubleWords& words, std::ostream& out, std::ostream& err) {
 }
 
 void declare_net(CLI::App& app, DoubleWords& words) {
+  Heading device(app, "The device");
+  declare_device(device, words.device);
   Heading net(app, "The net");
   net.option("--input", words.input, "I", by_default("Inputs, which spike", kUsualDouble.input));
   net.option("--hidden", words.hidden, "H", by_default("Units, lif neurons", kUsualDouble.hidden));
@@ -136,6 +146,8 @@ void declare_net(CLI::App& app, DoubleWords& words) {
              by_default("Time steps that plans count as one step", kChunk));
   net.option("--threads", words.threads, "N",
              "0: one for each processor; default 1, which leaves\nothers to transfers");
+  net.option("--cell", words.cell, "NAME", "On a GPU: lif, alif or adlif; default lif");
+  net.option("--number", words.number, "TYPE", "On a GPU: bf16, f16, tf32 or f32; default bf16");
 }
 
 }  // namespace
@@ -150,6 +162,8 @@ Command declare_double(CLI::App& app) {
                  "A slow memory of this machine; repeat for more,\n"
                  "each is tried alone. Default ram:memory, then\n"
                  "disk:file= with the directory for temporary files");
+  memory.option("--host-budget", words->host_budget, "BYTES",
+                "On a GPU: bytes of the host's memory for states");
   Heading axes(app, "The axes");
   axes.option("--steps", words->steps, "T",
               "Time steps of plain, where fewer are wanted than\nfit the budget");
@@ -164,7 +178,8 @@ Command declare_double(CLI::App& app) {
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object, a series for each table");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  set_footer(app, kDoubleFooter + real_tier_sentence() + kDoubleFooterEnd);
+  set_footer(app, kDoubleFooter + real_tier_sentence() + kDoubleFooterEnd +
+                      device_double_defaults() + kDoubleFooterExamples);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

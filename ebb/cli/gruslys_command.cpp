@@ -6,6 +6,9 @@
 #include <ostream>
 #include <string>
 
+#include "ebb/cli/device_gruslys_command.h"
+#include "ebb/cli/device_option.h"
+#include "ebb/cli/gruslys_words.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
 #include "ebb/core/error.h"
@@ -28,19 +31,20 @@ plain backpropagation (store_all) and Chen's square root rule (sqrt),
 predicted and measured. What runs side by side runs in turn, and the best of
 several runs counts. Every gradient is compared with store_all's, bit for bit.
 
-Ctrl-C cancels. Exit codes: 0 done, 2 bad usage, 130 cancelled.
+On a GPU what is left out is
+  )";
+
+constexpr const char* kGruslysFooterEnd = R"(
+
+Ctrl-C cancels. Exit codes: 0 done, 2 bad usage or no such device, 4 the device
+fails, 130 cancelled.
 
 Examples
   ebb bench gruslys
+  ebb bench gruslys --device cuda --memory 2,5
   ebb bench gruslys --quick --json
   ebb bench gruslys --hidden 256 --batch 100 --memory 2,5 --lengths 1000,10000
 )";
-
-struct GruslysWords {
-  std::optional<std::string> input, hidden, batch, steps, chunk, memory, lengths, budgets, threads,
-      repeat;
-  bool quick = false, json = false, csv = false;
-};
 
 // Left out.
 struct GruslysDefaults {
@@ -60,9 +64,7 @@ constexpr GruslysDefaults kQuickGruslys = {"8",       "64",   "20", "400", "2,5,
                                            "100,400", "5,20", "3",  0.1};
 
 GruslysSetup read_words(const GruslysWords& words) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  refuse_options_of("cuda", {{"--number", words.number.has_value()}});
   const GruslysDefaults& usual = words.quick ? kQuickGruslys : kUsualGruslys;
   const auto count = [](const char* option, const std::optional<std::string>& word,
                         const char* otherwise, std::int64_t least, std::int64_t most) {
@@ -88,6 +90,11 @@ GruslysSetup read_words(const GruslysWords& words) {
 }
 
 void answer(const GruslysWords& words, std::ostream& out, std::ostream& err) {
+  if (words.json && words.csv) {
+    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
+  }
+  if (const std::optional<int> device = read_device(words.device))
+    return answer_device_gruslys(words, *device, out, err);
   GruslysSetup setup = read_words(words);
   const GruslysResults results = watched(setup, err, run_gruslys_bench);
   if (words.json) {
@@ -103,6 +110,8 @@ void answer(const GruslysWords& words, std::ostream& out, std::ostream& err) {
 
 Command declare_gruslys(CLI::App& app) {
   const auto words = std::make_shared<GruslysWords>();
+  Heading device(app, "The device");
+  declare_device(device, words->device);
   Heading net(app, "The net");
   net.option("--input", words->input, "I", by_default("Inputs", kUsualGruslys.input));
   net.option("--hidden", words->hidden, "H", by_default("Units of the lstm", kUsualGruslys.hidden));
@@ -110,6 +119,7 @@ Command declare_gruslys(CLI::App& app) {
   net.option("--chunk", words->chunk, "K",
              "Time steps that plans count as one step; default\nchosen from the other sizes");
   net.option("--threads", words->threads, "N", "Default one for each processor");
+  net.option("--number", words->number, "TYPE", "On a GPU: bf16, f16, tf32 or f32; default bf16");
   Heading axes(app, "The axes");
   axes.option(
       "--steps", words->steps, "T",
@@ -126,7 +136,7 @@ Command declare_gruslys(CLI::App& app) {
   Heading output(app, "The answer");
   output.flag("--json", words->json, "Figure data: one object with two series");
   output.flag("--csv", words->csv, "Figure data: one line a point");
-  set_footer(app, kGruslysFooter);
+  set_footer(app, kGruslysFooter + device_gruslys_defaults() + kGruslysFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }
 

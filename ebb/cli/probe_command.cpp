@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cli/device_option.h"
+#include "ebb/cli/device_probe_command.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/probe_text.h"
+#include "ebb/cli/probe_words.h"
 #include "ebb/cli/status_line.h"
 #include "ebb/cli/tier_option.h"
 #include "ebb/core/budget_words.h"
@@ -37,31 +40,24 @@ is what is free there now.
 )";
 
 constexpr const char* kProbeFooterEnd = R"(
-Exit codes: 0 done, 2 bad usage, 3 does not fit, 4 a file or tier fails.
+On a GPU: what it is, copies within its memory and within its L2 cache, copies
+to and from pinned memory of the host, each way and both at once, and what a
+call takes. There is no step: of the options above it takes --budget, --json and
+--platform-out. A budget left out is what is free.
+
+Exit codes: 0 done, 2 bad usage or no such device, 3 does not fit, 4 a file, a
+tier or the device fails.
 
 Examples
   ebb probe
   ebb probe --state 16MiB --sweeps 32 --tier nvme:file=/scratch,capacity=64GiB
+  ebb probe --device cuda --platform-out gpu.json
   ebb probe --tier direct:file=/tmp --tier cached:file=/tmp,direct=no --json
 )";
 
-struct ProbeWords {
-  std::optional<std::string> state, steps, sweeps, budget, chain_out, platform_out;
-  std::vector<std::string> tiers;
-  bool json = false;
-};
-
-void write_file(const char* option, const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text << '\n';
-  file.close();
-  if (file) return;
-  const char* const why = errno != 0 ? std::strerror(errno) : "unknown failure";
-  fail(ErrorCode::io, option, ": the file '", shown(path), "' cannot be written: ", why);
-}
-
 void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
+  if (const std::optional<int> device = read_device(words.device))
+    return answer_device_probe(words, *device, out, err);
   const std::int64_t steps =
       read_count("--steps", words.steps.value_or("1000"), 1, StencilStep::kMostSteps);
   const std::int64_t cells = StencilStep::cells_in(read_size(
@@ -85,9 +81,9 @@ void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
   found.platform.fast = read_budget("--budget", budget, everything_bytes(found.chain, {}));
   found.platform.name = "probed";
   const ProbeAnswer answer{sweeps, found, tiers};
-  if (words.chain_out) write_file("--chain-out", *words.chain_out, to_json(found.chain));
+  if (words.chain_out) write_answer_file("--chain-out", *words.chain_out, to_json(found.chain));
   if (words.platform_out)
-    write_file("--platform-out", *words.platform_out, to_json(found.platform));
+    write_answer_file("--platform-out", *words.platform_out, to_json(found.platform));
   if (words.json) {
     out << to_json(answer) << '\n';
   } else {
@@ -97,8 +93,20 @@ void answer(const ProbeWords& words, std::ostream& out, std::ostream& err) {
 
 }  // namespace
 
+void write_answer_file(const char* option, const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text << '\n';
+  file.close();
+  if (file) return;
+  const char* const why = errno != 0 ? std::strerror(errno) : "unknown failure";
+  fail(ErrorCode::io, option, ": the file '", shown(path), "' cannot be written: ", why);
+}
+
 Command declare_probe(CLI::App& app) {
   const auto words = std::make_shared<ProbeWords>();
+  Heading device(app, "The device");
+  declare_device(device, words->device);
   Heading step(app, "The step");
   step.option("--state", words->state, "BYTES", "Size of a state; default 1MiB");
   step.option("--sweeps", words->sweeps, "K",
