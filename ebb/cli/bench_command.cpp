@@ -53,7 +53,7 @@ constexpr const char* kAsyncFooterEnd =
     R"(
 On a GPU the steps are those of an lstm and the tier is pinned memory of the
 host. It shows (a) against keeping everything in the GPU's memory, and (b)
-against the chunk: shorter ones move more states. Left out:
+against the chunk, a shorter one of which leaves room for states. Left out:
   )";
 
 constexpr const char* kAsyncFooterExamples = R"(

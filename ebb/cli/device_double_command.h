@@ -13,7 +13,7 @@ namespace ebb {
 void answer_device_double(const DoubleWords& words, int device, std::ostream& out,
                           std::ostream& err);
 
-// What is left out, for help: "Units ...; default 512, on a GPU 1024".
+// What is left out, for help.
 std::string device_double_defaults();
 
 }  // namespace ebb

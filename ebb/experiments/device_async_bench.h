@@ -17,9 +17,9 @@ struct DeviceAsyncSetup {
   std::string number = "bf16";
   std::int64_t input = 64, hidden = 512, batch = 64;
   Bytes budget = 32_MiB, host_budget = 0;  // of the device's memory and of the host's
-  std::vector<std::int64_t> steps;   // time steps of the first series; the last of the second
-  std::int64_t chunk = 0;            // of the first series; 0: chosen for each trial
-  std::vector<std::int64_t> chunks;  // of the second series
+  std::vector<std::int64_t> steps;         // time steps of the first series; the last of the second
+  std::int64_t chunk = 0;                  // of the first series; 0: chosen for each trial
+  std::vector<std::int64_t> chunks;        // of the second series
   int repeat = 5;
   std::stop_token stop = {};
   // What is done now, and how much of all: 0 to 1.
@@ -31,8 +31,7 @@ struct DeviceAsyncResults {
   std::int64_t parameters = 0;
   // Ratios are to plain over the same time steps, everything in the device's memory. Series "steps": for each length plain, then
   // async, then single_local with its chunk and without a limit (most steps run forward twice, as async's do, and nothing is moved), then
-  // revolve, in the device's memory alone, and auto. Series "chunk": async, whose transfers take a larger part of the time in shorter
-  // chunks.
+  // revolve, in the device's memory alone, and auto. Series "chunk": async with each chunk.
   std::vector<DeviceTrial> trials;
 };
 

@@ -69,8 +69,7 @@ void write_device_async(const DeviceAsyncSetup& setup, const DeviceAsyncResults&
       << "    there either and the chunk of async: most steps run forward twice, and\n"
       << "    nothing is moved. revolve has the device's memory alone.\n\n";
   write_by_steps(results, out);
-  out << "\n(b) async against the chunk, over " << setup.steps.back()
-      << " time steps: shorter ones move more states\n\n";
+  out << "\n(b) async against the chunk, over " << setup.steps.back() << " time steps\n\n";
   write_by_chunk(results, out);
   out << '\n';
   write_verdicts(results.trials, out);

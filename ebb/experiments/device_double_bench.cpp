@@ -168,7 +168,6 @@ class DeviceDoubleBench {
   }
 
   void measure_largest() {
-    results_.most_units = setup_.hidden;
     for (const std::string& strategy : double_strategies()) {
       tell("widest net, " + strategy);
       const auto in_budget = [&](std::int64_t hidden) {
@@ -182,7 +181,6 @@ class DeviceDoubleBench {
       trial.most = most.count;
       trial.more_may_fit = most.is_all;
       if (strategy != "store_all") trial.hidden = widest_that_runs(strategy, most.count);
-      results_.most_units = std::max(results_.most_units, trial.hidden);
       tell(std::to_string(trial.hidden) + " units, " + strategy);
       measure("largest", std::move(trial));
     }

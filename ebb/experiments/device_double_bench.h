@@ -41,7 +41,6 @@ struct DeviceDoubleResults {
   // fit; "length" over setup.longer, of double and auto; "largest" with large_factor times the units, or as many as fit and as the
   // device takes. Ratios are to plain backpropagation of the same net over the same time steps in memory without a limit.
   std::vector<DeviceTrial> trials;
-  std::int64_t most_units = 0;  // that the device was seen to take, of those asked for
 
   // Measured, a time step, against plain in the budget.
   double in_budget(const DeviceTrial& trial) const {
