@@ -167,8 +167,10 @@ REFUSED = {
     ),
     "below 0": (
         lambda: snn.Leaky(0.9, threshold=-1.0, reset_mechanism="zero", reset_delay=False),
-        "reset_delay=False with a threshold below 0",
+        "has a threshold below 0",
     ),
+    "below 0, subtract": (lambda: snn.Leaky(0.9, threshold=-0.5), "has a threshold below 0"),
+    "below 0, recurrent": (lambda: snn.RLeaky(0.9, linear_features=UNITS, threshold=-0.5), "has a threshold below 0"),
     "recurrent zero": (
         lambda: snn.RLeaky(0.9, linear_features=UNITS, reset_mechanism="zero"),
         "snntorch.RLeaky has reset_mechanism='zero' with reset_delay=True",

@@ -94,8 +94,12 @@ def _reset(name: str, lif: Any, at_once: bool) -> str:
             "after a reset in a way of its own",
             "make it with reset_delay=True or reset_mechanism='zero'",
         )
-    if at_once and not bool((lif.threshold >= 0).all()):
-        refuse(name, "has reset_delay=False with a threshold below 0, where a membrane of 0 is reset again and again")
+    if (at_once or how == "subtract") and not bool((lif.threshold >= 0).all()):
+        refuse(
+            name,
+            "has a threshold below 0: snnTorch resets the membrane of 0 that it begins with, although nothing has fired; "
+            "ebb's layers do not",
+        )
     return "hard" if how == "zero" else "soft"
 
 

@@ -17,7 +17,8 @@ State = tuple[torch.Tensor, ...]
 
 def decay(tau: torch.Tensor) -> torch.Tensor:
     """What is left after a time step; a time constant of 0 or less forgets at once."""
-    safe = torch.where(tau > 0, tau, torch.ones_like(tau)).clamp(max=LONGEST_TAU)
+    longest = min(LONGEST_TAU, torch.finfo(tau.dtype).max)
+    safe = torch.where(tau > 0, tau, torch.ones_like(tau)).clamp(max=longest)
     return torch.where(tau > 0, torch.exp(-1 / safe), torch.zeros_like(tau))
 
 
