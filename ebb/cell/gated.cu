@@ -99,7 +99,7 @@ using gated::current_gpu;
 using gated::host_of;
 
 Spread spread_of(const GatedShape& shape) {
-  const std::int64_t each = 64 / bytes_of(shape.number);
+  const std::int64_t each = units_together(shape.number);
   constexpr std::int64_t most = std::numeric_limits<int>::max() / 16;
   if (shape.hidden % each != 0) return {};
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1 || shape.steps > most ||
@@ -130,7 +130,7 @@ std::string gated_unfit(const GatedShape& shape) {
   if (!missing.empty()) return missing;
   if (shape.steps < 1 || shape.batch < 1 || shape.hidden < 1)
     return "steps, batch and hidden must be 1 or more";
-  const std::int64_t each = 64 / bytes_of(shape.number);
+  const std::int64_t each = units_together(shape.number);
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
   if (spread_of(shape).units == 0)
     return "the recurrent weights do not fit into the shared memory of the GPU";

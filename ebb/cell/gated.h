@@ -21,6 +21,8 @@ enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu };
 // Of what is multiplied: tf32 are floats that are rounded to it, f32 floats of which products keep 21 bits.
 enum class GatedNumber : std::uint8_t { bf16, f16, tf32, f32 };
 constexpr std::int64_t bytes_of(GatedNumber number) { return number < GatedNumber::tf32 ? 2 : 4; }
+// Units that read each other are a multiple of so many, on any GPU.
+constexpr std::int64_t units_together(GatedNumber number) { return 64 / bytes_of(number); }
 
 struct GatedShape {
   GatedCell cell = GatedCell::lstm;

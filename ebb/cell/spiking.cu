@@ -45,7 +45,7 @@ std::string spiking_unfit(const SpikingShape& shape) {
       return "steps, batch and hidden must be 1 to " + std::to_string(most);
   }
   if (!shape.recurrent) return {};
-  const std::int64_t each = 64 / bytes_of(shape.number);
+  const std::int64_t each = units_together(shape.number);
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
   if (spread_of(shape).units == 0)
     return "the recurrent weights do not fit into the shared memory of the GPU";

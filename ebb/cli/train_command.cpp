@@ -30,7 +30,8 @@ namespace ebb {
 namespace {
 
 constexpr const char* kTrainFooter = R"(
-Gradients are exact, whatever the budget: the same bits as keeping everything.
+Gradients are exact, whatever the budget: the same bits as keeping everything,
+on a GPU with the same --chunk.
 --strategy truncated:K is there for comparison and is not.
 
 --budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
@@ -96,7 +97,7 @@ constexpr OptionRow kRows[] = {
      "float (default) or double, or on a GPU what is\nmultiplied: tf32, bf16 or f16"},
     {"The net", "chunk", Kind::whole, "K",
      "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
-     "spike"},
+     "spike, and\non a GPU from the budget"},
     {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
     {"Spiking cells", "sharpness", Kind::number, "K", "Of the surrogate"},
     {"Spiking cells", "threshold", Kind::number, "F", "Of a spike"},

@@ -78,6 +78,7 @@ Json plan_json(const TrainOptions& options, const TrainPlan& plan, double second
   }
   json["device"] = plan.device;
   if (!plan.trained_on.empty()) json["trained_on"] = plan.trained_on;
+  if (!plan.passed_over.empty()) json["passed_over"] = plan.passed_over;
   json["threads"] = plan.threads;
   json["ranks"] = plan.ranks;
   return json;
@@ -125,18 +126,26 @@ void TrainText::plan(const TrainPlan& plan) {
                   std::string("the checkpoint was trained on ") + plan.trained_on +
                   ": from here on bits are not those of going on there");
   }
+  if (!plan.passed_over.empty()) {
+    lines.add("device", "cpu, not the GPU that is here: " + plan.passed_over);
+  }
   if (plan.windows > 1) {
     lines.add("gradients",
               "NOT EXACT: cut off every " + options_.strategy.substr(10) + " time steps");
   } else {
-    lines.add("gradients", "exact, the same bits as keeping everything");
+    lines.add(
+        "gradients",
+        "exact, the same bits as keeping everything" +
+            (plan.device == "cpu" ? std::string() : " in chunks of " + std::to_string(plan.chunk)));
   }
   lines.add("strategy", plan.strategy + ", " + std::to_string(plan.steps) + " steps of " +
                             std::to_string(plan.chunk) + " time steps");
   lines.add("memory", format_bytes(plan.peak) + ", " + share(plan.peak, plan.plain) + " of the " +
                           format_bytes(plan.plain) + " that keeping everything takes at least");
-  lines.add("",
-            format_bytes(plan.beside) + " beside: parameters, gradients, optimiser, batch, data");
+  lines.add("", format_bytes(plan.beside) +
+                    (plan.device == "cpu" ? " beside: parameters, gradients, optimiser, batch, data"
+                                          : " beside, on the GPU: parameters, gradients, "
+                                            "optimiser, batch, outputs"));
   if (plan.planning > plan.peak) {
     lines.add("", format_bytes(plan.planning) + " while it was planned, given back since");
   }

@@ -69,8 +69,12 @@ DevicePlan device_plan(const DeviceNetworkOptions& options) {
   const DeviceStack& stack = *planned.stack;
   const Bytes standing = 2 * float_bytes(stack.parameter_size()) + stack.prepared_bytes() +
                          stack.sums_bytes() + CudaProducts::kWorkspace;
-  return {stack.chunk(), planned.chain.at(0).state, planned.chain.at(0).tape, standing,
-          *planned.plan};
+  return {stack.chunk(), planned.chain.at(0).state, planned.chain.at(0).tape,
+          standing,      stack.state_size(),        *planned.plan};
+}
+
+void check_device_takes(const DeviceNetworkOptions& options) {
+  fitting_stack(options, on_cpu(options));
 }
 
 struct DeviceNetwork::State {

@@ -62,9 +62,13 @@ struct DevicePlan {
   std::int64_t chunk = 0;
   Bytes state_bytes = 0, tape_bytes = 0;  // of one chunk
   Bytes standing_bytes = 0;               // see DeviceNetwork
+  std::int64_t state_size = 0;            // see DeviceNetwork
   Plan plan;
 };
 DevicePlan device_plan(const DeviceNetworkOptions& options);
+// Throws like the constructor where the device that is current does not take such a network, or where there is none; its memory is not
+// looked at.
+void check_device_takes(const DeviceNetworkOptions& options);
 
 // Pointers are to memory of the device that was current when the network was made, which must be current in every call, at multiples
 // of 16. Arrays over time are in the network's number: x and its gradient [T,B,I], y and its gradient [T,B,O]. States and their

@@ -164,6 +164,12 @@ DeviceStack::Layers layers_of(const DeviceNetworkOptions& options, const Pattern
     layers.push_back(is_readout(own.cell)                ? readout_layer(own, k, is_last, sizes)
                      : spiking_word(own.cell) != nullptr ? spiking_layer(own, k, sizes)
                                                          : gated_layer(own, k, sizes));
+    const std::int64_t each = units_together(sizes.number);
+    if (layers.back()->is_recurrent() && own.hidden % each != 0) {
+      fail(ErrorCode::invalid_argument, "layer ", k, " has ", own.hidden,
+           " units; on a device units that read each other must be a multiple of ", each, " in ",
+           options.number);
+    }
   }
   return layers;
 }

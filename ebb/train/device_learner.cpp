@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "ebb/core/at.h"
@@ -30,8 +31,14 @@ void refuse(const char* what) {
               "leave it out, or train on the cpu");
 }
 
-void check(const LearnerSetup& setup) {
+void check(const LearnerSetup& setup, const Batch& sample) {
   const TrainOptions& options = setup.options;
+  if (options.layer.cell == "rnn_relu" && !sample.lengths.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                "the cell is rnn_relu and sequences have different lengths; a GPU runs on beyond "
+                "their ends, where its states may overflow",
+                {}, "take another cell, or train on the cpu");
+  }
   if (options.dropout != 0) refuse("dropout is set");
   if (options.pipelined) refuse("pipelined is set");
   if (!setup.tiers.empty()) {
@@ -50,17 +57,17 @@ CudaNumber number_type(const std::string& number) {
 }
 
 NetworkOptions on_host(const LearnerSetup& setup) {
-  check(setup);
   return network_of(setup.options, setup.shape, setup.rank, setup.ranks);
 }
 
-DeviceNetworkOptions on_device(const LearnerSetup& setup) {
+DeviceNetworkOptions on_device(const LearnerSetup& setup, const Batch& sample) {
+  check(setup, sample);
   const NetworkOptions net = on_host(setup);
   DeviceNetworkOptions wanted;
   wanted.time_steps = net.time_steps;
   wanted.batch = net.batch;
   wanted.layers = net.layers;
-  wanted.chunk = net.chunk;
+  wanted.chunk = net.chunk > 0 ? net.chunk : setup.options.device_chunk;
   wanted.seed = net.seed;
   wanted.number = number_of(setup.options.dtype);
   wanted.strategy = truncation(setup.options) > 0 ? "auto" : setup.options.strategy;
@@ -78,7 +85,8 @@ DevicePlan that_keeps_all(DeviceNetworkOptions options) {
 // Current until it goes.
 class CurrentDevice {
  public:
-  CurrentDevice(const TrainingDevice& device, int rank) {
+  // Processes of one machine share its devices.
+  CurrentDevice(const TrainingDevice& device, int local_rank) {
     const std::string missing = cuda_missing();
     if (!missing.empty()) {
       throw Error(ErrorCode::unavailable, "the net cannot be trained on a GPU: " + missing, {},
@@ -90,7 +98,7 @@ class CurrentDevice {
            " CUDA devices, numbered from 0");
     }
     before_ = cuda_device();
-    index_ = device.index >= 0 ? device.index : rank % count;
+    index_ = device.index >= 0 ? device.index : local_rank % count;
     set_cuda_device(index_);
   }
   CurrentDevice(const CurrentDevice&) = delete;
@@ -106,6 +114,11 @@ class CurrentDevice {
  private:
   int before_ = 0, index_ = 0;
 };
+
+// Whether gradients of several windows or processes become one.
+bool adds_up(const LearnerSetup& setup, std::int64_t windows) {
+  return windows > 1 || setup.ranks > 1;
+}
 
 // Of one batch, beside what the network has.
 struct BatchBytes {
@@ -125,7 +138,7 @@ struct BatchBytes {
 
 struct DeviceLearner::OnDevice {
   OnDevice(const LearnerSetup& setup, const DeviceNetworkOptions& wanted, std::int64_t windows)
-      : current(parse_training_device(setup.options.device), setup.rank),
+      : current(parse_training_device(setup.options.device), setup.local_rank),
         network(wanted),
         optimiser(setup.options.optimiser, network.layout()) {
     const BatchBytes bytes(setup.shape, wanted, windows);
@@ -138,7 +151,7 @@ struct DeviceLearner::OnDevice {
     if (windows > 1) {
       for (DeviceMemory& state : states) state = DeviceMemory(network.state_size() * kFloat);
     }
-    if (windows > 1 || setup.ranks > 1) gradient = DeviceMemory(parameters() * kFloat);
+    if (adds_up(setup, windows)) gradient = DeviceMemory(parameters() * kFloat);
   }
 
   static float* floats(const DeviceMemory& memory) {
@@ -159,9 +172,9 @@ struct DeviceLearner::OnDevice {
   std::vector<float> numbers;
 };
 
-DeviceLearner::DeviceLearner(const LearnerSetup& setup)
+DeviceLearner::DeviceLearner(const LearnerSetup& setup, const Batch& sample)
     : setup_(setup),
-      wanted_(on_device(setup)),
+      wanted_(on_device(setup, sample)),
       network_(on_host(setup)),
       optimiser_(setup.options.optimiser, network_.values().size()),
       everything_(that_keeps_all(wanted_)) {
@@ -175,7 +188,10 @@ DeviceLearner::DeviceLearner(const LearnerSetup& setup)
     if (error.code() != ErrorCode::infeasible_budget) throw;
     throw in_unit_of(options.budget, plain, error);
   }
-  if (setup_.plans_only) return;
+  if (setup_.plans_only) {
+    if (cuda_missing().empty()) check_device_takes(wanted_);
+    return;
+  }
   device_ = std::make_unique<OnDevice>(setup_, wanted_, windows());
 }
 
@@ -191,7 +207,7 @@ DevicePlan DeviceLearner::planned(Bytes budget) const {
   return device_plan(options);
 }
 
-// Sequences that end before the last time step go on without targets: that changes no gradient.
+// Sequences that end before the last time step go on without targets: that changes no gradient, since states stay finite.
 void DeviceLearner::run(const Batch& batch, double scale, bool learns,
                         const std::stop_token& stop) {
   OnDevice& own = *device_;
@@ -339,8 +355,12 @@ TrainPlan DeviceLearner::plan_within(double slowdown) {
   Bytes low = 0, high = everything_.plan.prediction.peak[0];
   std::optional<DevicePlan> best = fits(high);
   if (!best) {
-    throw Error(ErrorCode::infeasible_budget,
-                "no budget makes strategy " + wanted_.strategy + " fast enough", {},
+    std::ostringstream text;
+    text << "no budget makes strategy " << wanted_.strategy << " as fast as " << slowdown
+         << " x keeping everything; with any memory it takes "
+         << planned(kUnlimited).plan.prediction.seconds / everything_.plan.prediction.seconds
+         << " x";
+    throw Error(ErrorCode::infeasible_budget, text.str(), {},
                 "allow more time, or take strategy auto");
   }
   while (high - low > high / 1000) {
@@ -374,6 +394,8 @@ TrainPlan DeviceLearner::described(const DevicePlan& chosen, Bytes budget) const
   plan.budget = budget;
   plan.beside = chosen.standing_bytes + BatchBytes(setup_.shape, wanted_, windows()).sum() +
                 DeviceOptimiser::bytes(setup_.options.optimiser, plan.parameters);
+  if (windows() > 1) plan.beside += 2 * chosen.state_size * kFloat;
+  if (adds_up(setup_, windows())) plan.beside += plan.parameters * kFloat;
   if (wanted_.host_budget > 0) plan.tiers.push_back("host");
   return plan;
 }

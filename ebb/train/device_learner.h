@@ -14,7 +14,7 @@ namespace ebb {
 // DeviceNetwork.
 class DeviceLearner : public Learner<float> {
  public:
-  explicit DeviceLearner(const LearnerSetup& setup);
+  DeviceLearner(const LearnerSetup& setup, const Batch& sample);
   ~DeviceLearner() override;
 
   bool is_elsewhere() const override { return true; }

@@ -11,6 +11,7 @@
 namespace ebb {
 namespace {
 
+constexpr Bytes kSumsBytes = kSums * static_cast<Bytes>(sizeof(double));
 constexpr auto kNumber = static_cast<Bytes>(sizeof(float));
 
 // Arrays as long as the parameters.
@@ -27,10 +28,10 @@ float* floats(const DeviceMemory& memory, std::int64_t from) {
 
 DeviceOptimiser::DeviceOptimiser(const OptimiserOptions& options,
                                  std::span<const NetworkParameter> layout)
-    : options_(options), sums_(kSums * static_cast<Bytes>(sizeof(double))) {
+    : options_(options), sums_(kSumsBytes) {
   for (const NetworkParameter& own : layout) {
     parameters_ = own.offset + own.size;
-    if (!own.learns) continue;
+    if (!own.learns || own.size == 0) continue;
     const bool goes_on =
         !learning_.empty() && learning_.back().offset + learning_.back().size == own.offset;
     if (goes_on) {
@@ -44,7 +45,7 @@ DeviceOptimiser::DeviceOptimiser(const OptimiserOptions& options,
 }
 
 Bytes DeviceOptimiser::bytes(const OptimiserOptions& options, std::int64_t parameters) {
-  return moments(options) * parameters * kNumber;
+  return moments(options) * parameters * kNumber + kSumsBytes;
 }
 
 double DeviceOptimiser::step(float* values, const float* gradient, double rate) {

@@ -28,7 +28,7 @@ struct Evaluation {
   double targets = 0;  // that counted
 };
 
-// With nothing set, what the test at the end of training said: the same bits, if it was in one process.
+// With nothing set, what the test at the end of training said: the same bits, if it was in one process on the CPU.
 // Holds one batch and, of each sequence, the state alone. Throws Error(invalid_argument) for data of
 // another kind than the net was trained on, or without a target, Error(io), Error(cancelled).
 Evaluation evaluate(const TrainedModel& model, const EvaluateOptions& options);

@@ -14,8 +14,10 @@
 namespace ebb {
 
 template <class Number>
-HostLearner<Number>::HostLearner(const LearnerSetup& setup, const Batch& sample)
+HostLearner<Number>::HostLearner(const LearnerSetup& setup, const Batch& sample,
+                                 std::string passed_over)
     : setup_(setup),
+      passed_over_(std::move(passed_over)),
       run_(setup.options, setup.shape, setup.tiers, setup.rank, setup.ranks, sample,
            setup.plans_only),
       optimiser_(setup.options.optimiser, run_.network().values().size()) {}
@@ -74,6 +76,7 @@ TrainPlan HostLearner<Number>::described(const Plan& chosen, Bytes budget) {
   Network<Number>& network = run_.network();
   TrainPlan plan;
   plan.device = "cpu";
+  plan.passed_over = passed_over_;
   plan.parameters = static_cast<std::int64_t>(network.values().size());
   plan.threads = network_of(setup_.options, setup_.shape, setup_.rank, setup_.ranks).threads;
   plan.steps = network.steps();

@@ -2,6 +2,8 @@
 // Learning on the host's processors. Private.
 #pragma once
 
+#include <string>
+
 #include "ebb/train/batch_run.h"
 #include "ebb/train/learner.h"
 
@@ -10,8 +12,8 @@ namespace ebb {
 template <class Number>
 class HostLearner : public Learner<Number> {
  public:
-  // Throws like BatchRun.
-  HostLearner(const LearnerSetup& setup, const Batch& sample);
+  // `passed_over`: see TrainPlan. Throws like BatchRun.
+  HostLearner(const LearnerSetup& setup, const Batch& sample, std::string passed_over);
 
   bool is_elsewhere() const override { return false; }
   void learn(const Batch& batch, double scale, std::uint64_t iteration,
@@ -34,6 +36,7 @@ class HostLearner : public Learner<Number> {
   TrainPlan described(const Plan& chosen, Bytes budget);
 
   LearnerSetup setup_;
+  std::string passed_over_;
   BatchRun<Number> run_;
   Optimiser<Number> optimiser_;
   Score score_;

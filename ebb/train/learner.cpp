@@ -14,40 +14,45 @@ namespace {
 
 using Kind = TrainingDevice::Kind;
 
-template <class Number>
-std::unique_ptr<Learner<Number>> host_learner(const LearnerSetup& setup, const Batch& sample) {
+// What only a GPU has is an error for who asked for the CPU. A run that was begun on a GPU, or was to begin on any device, goes on
+// without.
+void check_for_host(const LearnerSetup& setup, Kind asked) {
   const TrainOptions& options = setup.options;
-  if (is_device_number(options.dtype) && !setup.resumes) {
+  if (setup.resumes) return;
+  if (is_device_number(options.dtype)) {
     fail(ErrorCode::invalid_argument, "dtype is ", options.dtype,
          ", which only a GPU computes with; train on one, or take float or double");
   }
-  if (host_budget_bytes(options, 1) > 0) {
+  constexpr Bytes large = Bytes{1} << 40;  // of which any share is something
+  if (asked == Kind::cpu && host_budget_bytes(options, large) > 0) {
     throw Error(ErrorCode::invalid_argument,
                 "host_budget is " + options.host_budget + ", but the net is trained on the cpu", {},
                 "give a slow tier instead, or a GPU as device");
   }
-  return std::make_unique<HostLearner<Number>>(setup, sample);
 }
 
 }  // namespace
 
 template <class Number>
 std::unique_ptr<Learner<Number>> make_learner(const LearnerSetup& setup, const Batch& sample) {
-  const TrainingDevice device = parse_training_device(setup.options.device);
+  const Kind asked = parse_training_device(setup.options.device).kind;
+  std::string passed_over;
   if constexpr (std::is_same_v<Number, float>) {
-    if (device.kind == Kind::cuda) return std::make_unique<DeviceLearner>(setup);
-    if (device.kind == Kind::any && cuda_missing().empty()) {
+    if (asked == Kind::cuda) return std::make_unique<DeviceLearner>(setup, sample);
+    if (asked == Kind::any && cuda_missing().empty()) {
       try {
-        return std::make_unique<DeviceLearner>(setup);
+        return std::make_unique<DeviceLearner>(setup, sample);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::invalid_argument) throw;
+        passed_over = error.what();
       }
     }
-  } else if (device.kind == Kind::cuda) {
+  } else if (asked == Kind::cuda) {
     fail(ErrorCode::invalid_argument, "dtype is double, and device is ", setup.options.device,
          "; a GPU computes with float, tf32, bf16 or f16");
   }
-  return host_learner<Number>(setup, sample);
+  check_for_host(setup, asked);
+  return std::make_unique<HostLearner<Number>>(setup, sample, passed_over);
 }
 
 template std::unique_ptr<Learner<float>> make_learner(const LearnerSetup&, const Batch&);

@@ -68,6 +68,7 @@ struct LearnerSetup {
   TaskShape shape;
   std::vector<SlowTier> tiers;
   int rank = 0, ranks = 1;
+  int local_rank = 0;  // among the processes of this machine
   bool plans_only = false;
   bool resumes = false;  // from a checkpoint, perhaps of another device
 };

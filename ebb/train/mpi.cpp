@@ -45,6 +45,11 @@ class MpiLink : public RankLink {
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN));
     check("MPI_Comm_rank", MPI_Comm_rank(all_, &rank_));
     check("MPI_Comm_size", MPI_Comm_size(all_, &size_));
+    MPI_Comm machine = MPI_COMM_NULL;
+    check("MPI_Comm_split_type",
+          MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine));
+    check("MPI_Comm_rank", MPI_Comm_rank(machine, &local_rank_));
+    check("MPI_Comm_free", MPI_Comm_free(&machine));
     if (size_ != started) {
       fail(ErrorCode::unavailable, started,
            " processes were started to train together, and MPI sees ", size_,
@@ -54,6 +59,7 @@ class MpiLink : public RankLink {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
 
   void exchange(std::span<const std::byte> mine, std::span<std::byte> from_all,
                 std::size_t part) override {
@@ -168,7 +174,7 @@ class MpiLink : public RankLink {
   }
 
   MPI_Comm all_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1;
+  int rank_ = 0, size_ = 1, local_rank_ = 0;
   double patience_ = 0;
   std::function<void()> waiting_;
   long long round_ = 0;        // of collective calls, the same in all processes

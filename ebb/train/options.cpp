@@ -60,6 +60,7 @@ void visit_options(Options& o, Visit visit) {
   visit_cell_options(o.layer, visit);
   visit("dtype", o.dtype);
   visit("chunk", o.chunk);
+  visit("device_chunk", o.device_chunk);
   visit("threads", o.threads);
   visit("budget", o.budget);
   visit("host_budget", o.host_budget);
@@ -161,6 +162,7 @@ void check_options(const TrainOptions& o) {
   check_range<std::int64_t>("steps", o.steps, 0, many);
   check_range<std::int64_t>("batch", o.batch, 1, 65'535);
   check_range<std::int64_t>("layers", o.layers, 1, 1000);
+  check_range<std::int64_t>("device_chunk", o.device_chunk, 0, many);
   check_range("threads", o.threads, 0, Workers::kMost);
   check_range<std::int64_t>("iterations", o.iterations, 0, many);
   check_range<std::int64_t>("epochs", o.epochs, 0, many);

@@ -32,7 +32,10 @@ struct TrainOptions {
   // then.
   std::string dtype = "float";
   std::int64_t chunk = 0;  // see NetworkOptions
-  int threads = 0;         // 0: all processors, shared by the processes
+  // On a GPU, where chunk is 0: the one that was chosen when training began, from sizes and budgets. Set by train(), so that going on with
+  // another budget gives the same bits.
+  std::int64_t device_chunk = 0;
+  int threads = 0;  // 0: all processors, shared by the processes
 
   // "64MiB", "5%" of what keeping everything takes, or "unlimited".
   std::string budget = "unlimited";

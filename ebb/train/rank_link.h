@@ -18,6 +18,7 @@ class RankLink {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual int local_rank() const = 0;  // among the processes of this machine
   // Of each rank's `mine`, the part for rank r goes to r: it holds parts of `part` bytes, one for each
   // rank, and so does `from_all`, in the order of ranks.
   virtual void exchange(std::span<const std::byte> mine, std::span<std::byte> from_all,

@@ -76,6 +76,7 @@ Ranks::~Ranks() {
 
 int Ranks::rank() const { return link_ ? link_->rank() : 0; }
 int Ranks::size() const { return link_ ? link_->size() : 1; }
+int Ranks::local_rank() const { return link_ ? link_->local_rank() : 0; }
 
 void Ranks::sum(std::span<float> numbers) {
   if (link_) sum_in_order(*link_, numbers);

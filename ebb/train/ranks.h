@@ -21,7 +21,7 @@ struct RankOptions {
 // up, by the constructor, and ended by the destructor. One Ranks at a time, from one thread, and with
 // MPI one in a process's life unless the program sets up MPI itself.
 //
-// Everything but rank, size and end_all is done together: each process calls the same functions in the
+// Everything but rank, size, local_rank and end_all is done together: each process calls the same functions in the
 // same order with arrays of the same size, or all of them wait forever. So a process that fails alone
 // has to take the others with it. The program makes Ranks outside of its `try` and ends all in `catch`:
 //
@@ -45,8 +45,9 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
   ~Ranks();
 
-  int rank() const;  // from 0
-  int size() const;  // how many there are
+  int rank() const;        // from 0
+  int size() const;        // how many there are
+  int local_rank() const;  // from 0 among those of this machine
 
   // The sum over all processes, the same bits in all of them. Added up in double and in the order of
   // ranks, so that the same number of processes gives the same bits each time.

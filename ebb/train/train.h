@@ -32,6 +32,8 @@ struct TrainPlan {
   std::string device;
   // Where it was trained before it was resumed, if that was another kind of device: bits are not those of going on there.
   std::string trained_on;
+  std::string
+      passed_over;  // why device auto did not take the GPU that is there; empty: it did, or there is none
   int threads = 0, ranks = 1;
   std::int64_t steps = 0, chunk = 0;  // that the plan counts; time steps in each
   std::int64_t windows = 1;           // truncated gradients in an iteration; 1: exact

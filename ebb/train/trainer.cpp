@@ -9,6 +9,7 @@
 #include "ebb/core/at.h"
 #include "ebb/core/clock.h"
 #include "ebb/core/error.h"
+#include "ebb/device/device_memory.h"
 #include "ebb/train/batch_targets.h"
 #include "ebb/train/checkpoint.h"
 #include "ebb/train/model_tensors.h"
@@ -86,12 +87,16 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   }
   fill(Split::train, 0);
   const bool resumes = from.has_value();
-  learner_ = make_learner<Number>(
-      {options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size(), plans_only, resumes},
-      batch_);
-  if (parse_training_device(options_.device).kind == TrainingDevice::Kind::any) {
-    options_.device = learner_->is_elsewhere() ? "cuda" : "cpu";
-  }
+  const bool any = parse_training_device(options_.device).kind == TrainingDevice::Kind::any;
+  // One kind for all processes: their optimisers must do the same to the last bit.
+  if (any && ranks_.any(!cuda_missing().empty())) options_.device = "cpu";
+  LearnerSetup setup{options_, shape_, settings_.tiers, ranks_.rank(), ranks_.size()};
+  setup.local_rank = ranks_.local_rank();
+  setup.plans_only = plans_only;
+  setup.resumes = resumes;
+  learner_ = make_learner<Number>(setup, batch_);
+  if (any) options_.device = learner_->is_elsewhere() ? "cuda" : "cpu";
+  if (learner_->is_elsewhere()) options_.device_chunk = learner_->plan().chunk;
   if (from) restore(*from);
   from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {

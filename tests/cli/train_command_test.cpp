@@ -42,8 +42,9 @@ TEST(TrainHelp, ListsEveryOption) {
   const Outcome help = train("--help");
   ASSERT_EQ(help.code, kDone);
   // Keys that only configuration files have.
-  const std::vector<std::string> hidden = {"bias",  "recurrent", "normalised", "rest",     "a", "b",
-                                           "beta1", "beta2",     "epsilon",    "processes"};
+  const std::vector<std::string> hidden = {"bias",    "recurrent", "normalised",  "rest",
+                                           "a",       "b",         "beta1",       "beta2",
+                                           "epsilon", "processes", "device_chunk"};
   json keys = json::parse(to_json(TrainOptions{}));
   for (const char* key : {"steps", "iterations", "epochs", "sharpness", "gradient_threshold",
                           "threshold", "tau_mem", "tau_syn", "tau_adp", "beta"}) {
@@ -125,6 +126,11 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--dtype half", "dtype is 'half'; it must be float or double, or on a GPU"},
       {"--host-budget 1GiB", "host_budget is 1GiB, but the net is trained on the cpu"},
       {"--host-budget 1GB%", "host_budget is '1GB%'"},
+      {"--host-budget 50%", "host_budget is 50%, but the net is trained on the cpu"},
+      {"--device cuda --hidden 100",
+       "layer 0 has 100 units; on a device units that read each other must be a multiple of 16 in "
+       "f32"},
+      {"--device cuda --hidden 48 --dtype bf16 --plan-only", "must be a multiple of 32 in bf16"},
       {"--device cuda --dropout 0.1", "dropout is set, which a GPU does not run"},
       {"--device cuda --pipelined", "pipelined is set, which a GPU does not run"},
       {"--device cuda --dtype double", "dtype is double, and device is cuda"},

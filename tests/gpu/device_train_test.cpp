@@ -62,6 +62,11 @@ std::vector<double> curve(const TrainOptions& options, const TrainSettings& sett
   return curve(options, settings, ranks);
 }
 
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 void expect_near(const std::vector<double>& found, const std::vector<double>& wanted,
                  double tolerance) {
   ASSERT_EQ(found.size(), wanted.size());
@@ -191,6 +196,33 @@ TEST_F(DeviceTrain, TheSameBitsInAnyBudget) {
   }
 }
 
+// The chunk is chosen from the budget that training began with.
+TEST_F(DeviceTrain, AnotherBudgetLaterGivesTheSameBits) {
+  TrainOptions options = small("adding", "gru");
+  options.steps = 300;
+  options.chunk = 0;
+  options.budget = "25%";
+  const TemporaryFolder whole, parts;
+  TrainSettings settings;
+  settings.out = whole.path();
+  curve(options, settings);
+  settings.out = parts.path();
+  options.iterations = 2;
+  curve(options, settings);
+  options = checkpoint_options(parts.path());
+  options.iterations = 4;
+  options.budget = "unlimited";
+  settings.resume = true;
+  curve(options, settings);
+  EXPECT_EQ(content(parts.path() + "/model.safetensors"),
+            content(whole.path() + "/model.safetensors"));
+  const std::int64_t kept = options.device_chunk;
+  EXPECT_GT(kept, 0);
+  options.device_chunk = 0;  // it would have been another one
+  Ranks ranks;
+  EXPECT_GT(plan_training(options, {}, ranks).chunk, kept);
+}
+
 TEST_F(DeviceTrain, TruncatedGradientsAreTheCpus) {
   for (const char* const strategy : {"truncated:16", "truncated:1000"}) {
     TrainOptions options = small("copy", "gru");
@@ -199,11 +231,6 @@ TEST_F(DeviceTrain, TruncatedGradientsAreTheCpus) {
     options.device = "cpu";
     expect_near(device, curve(options), 2e-3);
   }
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::string model_after(TrainOptions options, const std::vector<std::string>& devices) {
@@ -238,7 +265,10 @@ TEST_F(DeviceTrain, GoesOnOnTheOtherKindOfDevice) {
   for (const bool begins_on_cpu : {false, true}) {
     const TemporaryFolder folder;
     TrainOptions options = small("adding", "gru");
-    if (!begins_on_cpu) options.dtype = "tf32";  // which the CPU takes as float
+    if (!begins_on_cpu) {
+      options.dtype = "tf32";  // which the CPU takes as float
+      options.host_budget = "1MiB";
+    }
     const std::vector<double> whole = curve(options);
     TrainSettings settings;
     settings.out = folder.path();
@@ -246,6 +276,7 @@ TEST_F(DeviceTrain, GoesOnOnTheOtherKindOfDevice) {
     options.device = begins_on_cpu ? "cpu" : "cuda";
     std::vector<double> parts = curve(options, settings);
     parts.pop_back();  // the test
+    options = checkpoint_options(folder.path());
     options.iterations = 4;
     options.device = begins_on_cpu ? "cuda" : "cpu";
     settings.resume = true;
@@ -301,7 +332,13 @@ TEST_F(DeviceTrain, RefusesWhatADeviceDoesNotRun) {
     EXPECT_THAT(message_of([&] { curve(options); }), HasSubstr(what));
     options.device = "auto";  // the CPU runs it
     options.iterations = 1;
-    EXPECT_EQ(curve(options).size(), 3U) << what;
+    std::string passed_over;
+    TrainSettings settings;
+    settings.planned = [&](const TrainPlan& plan) { passed_over = plan.passed_over; };
+    EXPECT_EQ(curve(options, settings).size(), 3U) << what;
+    if (options.dtype != "double") {
+      EXPECT_THAT(passed_over, HasSubstr(what));
+    }
   };
   const TrainOptions lstm = small("adding", "lstm");
   refused("dropout is set", lstm, [](TrainOptions& o) { o.dropout = 0.1; });
@@ -310,6 +347,9 @@ TEST_F(DeviceTrain, RefusesWhatADeviceDoesNotRun) {
   refused("'egru'", lstm, [](TrainOptions& o) { o.layer.cell = "egru"; });
   refused("max_activity", small("adding", "lif"),
           [](TrainOptions& o) { o.layer.max_activity = 0.5; });
+  const Spikes spikes;
+  refused("rnn_relu and sequences have different lengths", spikes.options("rnn_relu"),
+          [](TrainOptions&) {});
   TrainOptions other = lstm;
   other.device = "cuda:77";
   EXPECT_THAT(refusal(ErrorCode::unavailable, other),
