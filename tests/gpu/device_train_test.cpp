@@ -111,7 +111,7 @@ class Spikes {
 
 TEST_F(DeviceTrain, LearnsAsTheCpuDoes) {
   for (const char* const task : {"adding", "copy"}) {
-    for (const char* const cell : {"lstm", "gru", "rnn"}) {
+    for (const char* const cell : {"lstm", "gru", "rnn", "egru"}) {
       SCOPED_TRACE(std::string(task) + ", " + cell);
       TrainOptions options = small(task, cell);
       options.layers = 2;
@@ -307,7 +307,8 @@ TEST_F(DeviceTrain, RefusesWhatADeviceDoesNotRun) {
   refused("dropout is set", lstm, [](TrainOptions& o) { o.dropout = 0.1; });
   refused("pipelined is set", lstm, [](TrainOptions& o) { o.pipelined = true; });
   refused("dtype is double", lstm, [](TrainOptions& o) { o.dtype = "double"; });
-  refused("'egru'", lstm, [](TrainOptions& o) { o.layer.cell = "egru"; });
+  refused("synaptic currents", small("adding", "lif"),
+          [](TrainOptions& o) { o.layer.synaptic = true; });
   refused("max_activity", small("adding", "lif"),
           [](TrainOptions& o) { o.layer.max_activity = 0.5; });
   TrainOptions other = lstm;

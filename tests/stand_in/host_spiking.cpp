@@ -17,23 +17,6 @@ namespace {
 using test::read;
 using test::write;
 
-float slope_at(Surrogate kind, float x, float k) {
-  switch (kind) {
-    case Surrogate::fast_sigmoid:
-      return psi<Surrogate::fast_sigmoid>(x, k);
-    case Surrogate::superspike:
-      return psi<Surrogate::superspike>(x, k);
-    case Surrogate::arctan:
-      return psi<Surrogate::arctan>(x, k);
-    case Surrogate::triangular:
-      return psi<Surrogate::triangular>(x, k);
-    case Surrogate::boxcar:
-      return psi<Surrogate::boxcar>(x, k);
-    default:
-      return psi<Surrogate::multi_gaussian>(x, k);
-  }
-}
-
 template <class Cell>
 struct Host {
   static constexpr int kFields = Cell::kFields, kParameters = Cell::kParameters;
