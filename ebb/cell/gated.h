@@ -50,7 +50,7 @@ struct GatedForward {
   const float* thresholds = nullptr;  // [H], of an egru
 };
 
-// As of GatedForward, but for the sums. Not of an egru: what it loses by its outputs is left out here.
+// As of GatedForward, but for the sums. Not of an egru, for which nobody asks.
 struct GatedRecall {
   void* sums =
       nullptr;  // T [K,B,G*H]: whole, but for a gru's last gate, to which h adds nothing; the gates in their place

@@ -54,7 +54,7 @@ void for_thresholds(const DeviceNetworkOptions& options, std::int64_t layer, con
 
 DeviceData data_of(const DeviceNetworkOptions& options) {
   DeviceData data = device_data(options);
-  const Random random(9);
+  const Random random(10);  // no c comes within 1e-5 of its threshold: rounding changes no event
   for (std::size_t k = 0; k < options.layers.size(); ++k) {
     for_thresholds(options, static_cast<std::int64_t>(k), [&](std::size_t at) {
       data.parameters[at] = 0.05F + 0.2F * static_cast<float>(random.uniform(at));
