@@ -15,7 +15,7 @@ struct EgruMath {
   static constexpr bool kSpikes = false, kEvents = true;
 
   template <class Number>
-  static void forward(UnitForward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void forward(UnitForward<Number>& u, const Constants<Number>&) {
     const Number update = sigmoid(u.sums[0]), r = sigmoid(u.sums[1]), q = u.sums[3];
     const Number z = hyperbolic_tangent(u.sums[2] + r * q);
     const Number c = update * z + (Number{1} - update) * u.before[1] - u.before[0];
@@ -28,16 +28,16 @@ struct EgruMath {
   }
 
   template <class Number>
-  static Number membrane(const Number*, const Number* after) {
+  static EBB_DEVICE Number membrane(const Number*, const Number* after) {
     return after[1];
   }
   template <class Number>
-  static Number distance(const Number*, const Number* after, const Number* parameters) {
+  static EBB_DEVICE Number distance(const Number*, const Number* after, const Number* parameters) {
     return after[1] - parameters[0];
   }
 
   template <class Number>
-  static void backward(UnitBackward<Number>& u, const Constants<Number>&) {
+  static EBB_DEVICE void backward(UnitBackward<Number>& u, const Constants<Number>&) {
     const Number update = u.saved[0], r = u.saved[1], z = u.saved[2], q = u.saved[3];
     const Number c = u.after[1], threshold = u.parameters[0];
     const Number through = u.output * c * u.slope;

@@ -144,6 +144,8 @@ void gated_forward(const GatedShape& shape, const GatedForward& given, bool reco
 }
 
 void gated_recall(const GatedShape& shape, const GatedRecall& given, void* stream) {
+  if (shape.cell == GatedCell::egru)
+    fail(ErrorCode::invalid_argument, "gated cells: an egru is not recalled");
   checked_spread(shape);
   with_number(shape.number, [&]<class T>() { OfNumber<T>::recall(shape, given, host_of(stream)); });
 }

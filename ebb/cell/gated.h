@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cell/surrogate.h"
+
 namespace ebb {
 
-enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu };
+enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu, egru };
 // Of what is multiplied: tf32 are floats that are rounded to it, f32 floats of which products keep 21 bits.
 enum class GatedNumber : std::uint8_t { bf16, f16, tf32, f32 };
 constexpr std::int64_t bytes_of(GatedNumber number) { return number < GatedNumber::tf32 ? 2 : 4; }
@@ -31,22 +33,26 @@ struct GatedShape {
   bool backwards = false;  // the last time step of the memory is the first one of the sequence
 };
 
-// G gates of H units, in the order of torch.nn; T is the number's type, [..] the shape. The float field is c of an lstm and h of a
-// gru, which both keep in float; an rnn has none.
+// G gates of H units, in the order of torch.nn, or of egru_math.h; T is the number's type, [..] the shape. The float field is c of an
+// lstm or an egru and h of a gru, which keep it in float; an rnn has none. h of an egru is what is heard of its c, and what c loses in the
+// next step is the same number, rounded as it is handed on.
 struct GatedForward {
   const void* weights = nullptr;  // T [G*H,H]
-  const void* bias = nullptr;     // T [H], of the sum that a gru's r multiplies; may be null
+  const void* bias =
+      nullptr;  // T [H], of the sum that r of a gru or an egru multiplies; may be null
   void* sums =
       nullptr;  // T [K,B,G*H]: of inputs and biases; where it is recorded, the gates in their place
   const void* before = nullptr;         // T [B,H]: h
   const float* field_before = nullptr;  // [B,H]
   void* outputs = nullptr;              // T [K,B,H]; its old content does not matter
   float* field_after = nullptr;         // [B,H]; may be field_before
-  float* fields = nullptr;              // [K,B,H], of an lstm; null: nothing is recorded
-  void* products = nullptr;  // T [K,B,H], of a gru: what r multiplies; null: nothing is recorded
+  float* fields = nullptr;              // [K,B,H], of an lstm or an egru; null: nothing is recorded
+  void* products =
+      nullptr;  // T [K,B,H], of a gru or an egru: what r multiplies; null: nothing is recorded
+  const float* thresholds = nullptr;  // [H], of an egru
 };
 
-// As of GatedForward, but for the sums.
+// As of GatedForward, but for the sums. Not of an egru, for which nobody asks.
 struct GatedRecall {
   void* sums =
       nullptr;  // T [K,B,G*H]: whole, but for a gru's last gate, to which h adds nothing; the gates in their place
@@ -65,13 +71,18 @@ struct GatedBackward {
   const float* field_before = nullptr;
   const void* outputs_gradient = nullptr;  // T [K,B,H]; may be null
   const float* after_gradient = nullptr;   // [B,H]: of h after the segment
-  const float* field_gradient = nullptr;   // [B,H]: of an lstm's c after it
+  const float* field_gradient = nullptr;   // [B,H]: of c after it, of an lstm or an egru
   void* sums_gradient =
       nullptr;  // T [K,B,G*H]: of the recurrent sums; its old content does not matter
   void* inputs_gradient =
-      nullptr;  // T [K,B,G*H], of a gru: of the sums that inputs add to; may be where the gates are
+      nullptr;  // T [K,B,G*H], of a gru or an egru: of the sums that inputs add to; may be where the gates are
   float* before_gradient = nullptr;        // [B,H]; may be after_gradient
-  float* field_before_gradient = nullptr;  // [B,H], of an lstm; may be field_gradient
+  float* field_before_gradient = nullptr;  // [B,H], of an lstm or an egru; may be field_gradient
+  // Of an egru: what stands in for the derivative of being heard.
+  const float* thresholds = nullptr;
+  float* thresholds_gradient = nullptr;  // [B,H]: of each sample; null: nobody wants it
+  Surrogate surrogate = Surrogate::triangular;
+  float sharpness = 0;
 };
 
 // Compute capabilities that the kernels were compiled for, 80 for 8.0; none: this build has no kernels.
@@ -83,7 +94,7 @@ std::string gated_unfit(const GatedShape& shape);
 // `stream` is a cudaStream_t. Throw Error(invalid_argument) for what does not fit, Error(device) where CUDA fails or where an
 // earlier segment gave up, since not all of its blocks ran at the same time.
 void gated_forward(const GatedShape& shape, const GatedForward& given, bool record, void* stream);
-// What a recorded segment leaves, from its sums. Of an rnn that is nothing.
+// What a recorded segment leaves, from its sums. Of an rnn that is nothing; an egru is refused.
 void gated_recall(const GatedShape& shape, const GatedRecall& given, void* stream);
 void gated_backward(const GatedShape& shape, const GatedBackward& given, void* stream);
 

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "ebb/cell/egru_math.h"
 #include "ebb/cell/gated_product.cuh"
 #include "ebb/cell/gru_math.h"
 #include "ebb/cell/lstm_math.h"
@@ -31,9 +33,10 @@ __device__ __forceinline__ bool begins(int number) {
 // What the cells differ in beside their mathematics.
 template <class Cell>
 struct Kept {
-  static constexpr bool kApart = Cell::kSums > Cell::kGates;  // a gru's last product stands apart
+  static constexpr bool kApart = Cell::kSums > Cell::kGates;  // the last product, of gru and egru
   static constexpr int kField = Cell::kFields > 1 ? 1 : (kApart ? 0 : -1);  // kept in float
   static constexpr bool kFields = Cell::kFields > 1;                        // recorded
+  static constexpr bool kHeard = Cell::kEvents;  // where it is above a threshold: an egru
 };
 
 // Bytes of shared memory.
@@ -95,10 +98,17 @@ struct Forward {
   float* fields;
   T* products;
 };
+// With what an egru has beside: kernels of other cells are given no more than they read.
+template <class T>
+struct HeardForward : Forward<T> {
+  const float* thresholds;
+};
+template <class Cell, class T>
+using ForwardOf = std::conditional_t<Kept<Cell>::kHeard, HeardForward<T>, Forward<T>>;
 
 template <class Cell, class T, int units, int slices, int kept, bool record>
 __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
-    forward(const Segment s, const Forward<T> io) {
+    forward(const Segment s, const ForwardOf<Cell, T> io) {
   using Of = Kept<Cell>;
   constexpr int kGates = Cell::kGates, kRows = kGates * units;
   const Place here = place();
@@ -115,13 +125,22 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   constexpr int kCount = Own<units>::kCount;
   const int u = u0 + mine.unit;
   float field[slices * kCount], bias = 0;
+  float heard[Of::kHeard ? slices * kCount : 1], threshold = 0;
   if (Of::kApart && mine.finishes && io.bias != nullptr) bias = Multiplied<T>::to_float(io.bias[u]);
+  if constexpr (Of::kHeard) {
+    if (mine.finishes) threshold = io.thresholds[u];
+  }
 #pragma unroll
   for (int i = 0; i < slices * kCount; ++i) {
     const int b = first + place_of<units>(i, mine);
     field[i] = Of::kField >= 0 && mine.finishes && b < s.end
                    ? io.field_before[static_cast<size_t>(b) * hidden + u]
                    : 0.F;
+    if constexpr (Of::kHeard) {
+      heard[i] = mine.finishes && b < s.end
+                     ? Multiplied<T>::to_float(io.before[static_cast<size_t>(b) * hidden + u])
+                     : 0.F;
+    }
   }
   constexpr int kTogether = together(kept);
   const auto samples = [&](int t, int part) {
@@ -180,9 +199,14 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
             added[k] = Multiplied<T>::to_float(given[i][k]) + product;
           }
         }
-        UnitForward<float> unit_forward{added, before, 0, nullptr, after, saved, 0};
+        if constexpr (Of::kHeard) before[0] = heard[part * kCount + i];
+        UnitForward<float> unit_forward{added, before, 0, Of::kHeard ? &threshold : nullptr,
+                                        after, saved,  0};
         Cell::forward(unit_forward, Constants<float>());
         if (Of::kField >= 0) carried = after[Of::kField >= 0 ? Of::kField : 0];
+        // As others hear it, and the first step of the next segment.
+        if constexpr (Of::kHeard)
+          heard[part * kCount + i] = Multiplied<T>::to_float(Multiplied<T>::of_float(after[0]));
         tell(io.outputs + (s.at(t) + b) * hidden + u, after[0], real, here.thread);
         if (record && real) {
 #pragma unroll
@@ -221,10 +245,19 @@ struct Backward {
   float* before_gradient;
   float* field_before_gradient;
 };
+template <class T>
+struct HeardBackward : Backward<T> {
+  const float* thresholds;
+  float* thresholds_gradient;
+  Surrogate surrogate;
+  float sharpness;
+};
+template <class Cell, class T>
+using BackwardOf = std::conditional_t<Kept<Cell>::kHeard, HeardBackward<T>, Backward<T>>;
 
 template <class Cell, class T, int units, int slices, int kept>
 __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
-    backward(const Segment s, const Backward<T> io) {
+    backward(const Segment s, const BackwardOf<Cell, T> io) {
   using Of = Kept<Cell>;
   constexpr int kGates = Cell::kGates;
   const Place here = place();
@@ -243,6 +276,10 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
   constexpr int kSaved = Cell::kSaved < kGates ? Cell::kSaved : kGates;
   const int u = u0 + mine.unit;
   float carried[slices * kCount], of_field[slices * kCount];
+  float of_threshold[Of::kHeard ? slices * kCount : 1] = {}, threshold = 0;
+  if constexpr (Of::kHeard) {
+    if (mine.finishes) threshold = io.thresholds[u];
+  }
 #pragma unroll
   for (int i = 0; i < slices * kCount; ++i) {
     const int b = first + place_of<units>(i, mine);
@@ -278,13 +315,13 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
           saved[i][k] =
               Multiplied<T>::to_float(io.gates[row * width + u + static_cast<size_t>(k) * hidden]);
         }
-        if (Of::kApart) {
-          saved[i][3] = Multiplied<T>::to_float(io.products[now]);
-          before[i][0] = Multiplied<T>::to_float(
-              t == 0 ? io.before[last] : io.outputs[(s.at(t - 1) + b) * hidden + u]);
-        } else if (Of::kFields) {
+        if (Of::kApart) saved[i][3] = Multiplied<T>::to_float(io.products[now]);
+        if (Of::kFields) {
           after[i][1] = io.fields[now];
           before[i][1] = t == 0 ? io.field_before[last] : io.fields[(s.at(t - 1) + b) * hidden + u];
+        } else if (Of::kApart) {
+          before[i][0] = Multiplied<T>::to_float(
+              t == 0 ? io.before[last] : io.outputs[(s.at(t - 1) + b) * hidden + u]);
         } else {
           after[i][0] = Multiplied<T>::to_float(io.outputs[now]);
         }
@@ -332,11 +369,20 @@ __global__ void __launch_bounds__((kept > 0 ? 1 : kTeams) * kTeam, 1)
           const size_t at = static_cast<size_t>(b) * hidden + u;
           if (real) io.before_gradient[at] = output[i];
           if (Of::kFields && real) io.field_before_gradient[at] = of_own;
+          if constexpr (Of::kHeard) {
+            if (real && io.thresholds_gradient != nullptr)
+              io.thresholds_gradient[at] = of_threshold[part * kCount + i];
+          }
           continue;
         }
         float adjoint[2] = {0, of_own}, of_sums[4];
         UnitBackward<float> unit_backward{before[i], after[i],  saved[i], 0,       0,
                                           nullptr,   output[i], adjoint,  of_sums, nullptr};
+        if constexpr (Of::kHeard) {
+          unit_backward.slope = slope_at(io.surrogate, after[i][1] - threshold, io.sharpness);
+          unit_backward.parameters = &threshold;
+          unit_backward.of_parameters = &of_threshold[part * kCount + i];
+        }
         Cell::backward(unit_backward, Constants<float>());
         carried[part * kCount + i] = unit_backward.output;
         of_own = adjoint[1];

@@ -123,15 +123,17 @@ void with_constants(const Spread& how, const F& f) {
 template <class Cell, class T>
 void run_forward(const GatedShape& shape, const Spread& how, const GatedForward& g, bool record,
                  const Host& host) {
-  const Forward<T> io{static_cast<const T*>(g.weights),
-                      static_cast<const T*>(g.bias),
-                      static_cast<T*>(g.sums),
-                      static_cast<const T*>(g.before),
-                      g.field_before,
-                      static_cast<T*>(g.outputs),
-                      g.field_after,
-                      g.fields,
-                      static_cast<T*>(g.products)};
+  ForwardOf<Cell, T> io{};
+  static_cast<Forward<T>&>(io) = {static_cast<const T*>(g.weights),
+                                  static_cast<const T*>(g.bias),
+                                  static_cast<T*>(g.sums),
+                                  static_cast<const T*>(g.before),
+                                  g.field_before,
+                                  static_cast<T*>(g.outputs),
+                                  g.field_after,
+                                  g.fields,
+                                  static_cast<T*>(g.products)};
+  if constexpr (Kept<Cell>::kHeard) io.thresholds = g.thresholds;
   const std::size_t numbers = static_cast<std::size_t>(shape.steps) * shape.batch * shape.hidden;
   check_cuda(cudaMemsetAsync(g.outputs, 0xFF, numbers * sizeof(T), host.stream), "cudaMemsetAsync");
   const int shared =
@@ -148,20 +150,27 @@ void run_forward(const GatedShape& shape, const Spread& how, const GatedForward&
 template <class Cell, class T>
 void run_backward(const GatedShape& shape, const Spread& how, const GatedBackward& g,
                   const Host& host) {
-  const Backward<T> io{static_cast<const T*>(g.weights),
-                       static_cast<const T*>(g.gates),
-                       g.fields,
-                       static_cast<const T*>(g.products),
-                       static_cast<const T*>(g.outputs),
-                       static_cast<const T*>(g.before),
-                       g.field_before,
-                       static_cast<const T*>(g.outputs_gradient),
-                       g.after_gradient,
-                       g.field_gradient,
-                       static_cast<T*>(g.sums_gradient),
-                       static_cast<T*>(g.inputs_gradient),
-                       g.before_gradient,
-                       g.field_before_gradient};
+  BackwardOf<Cell, T> io{};
+  static_cast<Backward<T>&>(io) = {static_cast<const T*>(g.weights),
+                                   static_cast<const T*>(g.gates),
+                                   g.fields,
+                                   static_cast<const T*>(g.products),
+                                   static_cast<const T*>(g.outputs),
+                                   static_cast<const T*>(g.before),
+                                   g.field_before,
+                                   static_cast<const T*>(g.outputs_gradient),
+                                   g.after_gradient,
+                                   g.field_gradient,
+                                   static_cast<T*>(g.sums_gradient),
+                                   static_cast<T*>(g.inputs_gradient),
+                                   g.before_gradient,
+                                   g.field_before_gradient};
+  if constexpr (Kept<Cell>::kHeard) {
+    io.thresholds = g.thresholds;
+    io.thresholds_gradient = g.thresholds_gradient;
+    io.surrogate = g.surrogate;
+    io.sharpness = g.sharpness;
+  }
   const std::size_t numbers =
       static_cast<std::size_t>(shape.steps) * shape.batch * shape.hidden * Cell::kGates;
   check_cuda(cudaMemsetAsync(g.sums_gradient, 0xFF, numbers * sizeof(T), host.stream),
@@ -175,7 +184,7 @@ void run_backward(const GatedShape& shape, const Spread& how, const GatedBackwar
 
 template <class Cell, class T>
 void run_recall(const GatedShape& shape, const GatedRecall& g, const Host& host) {
-  if constexpr (Cell::kSaved > 0) {
+  if constexpr (Cell::kSaved > 0 && !Kept<Cell>::kHeard) {
     const Segment segment = segment_of(shape);
     const Recall<T> io{static_cast<T*>(g.sums), static_cast<const T*>(g.products), g.field_before,
                        g.fields};
@@ -189,6 +198,7 @@ template <class F>
 auto with_cell(GatedCell cell, const F& f) {
   if (cell == GatedCell::lstm) return f.template operator()<LstmMath>();
   if (cell == GatedCell::gru) return f.template operator()<GruMath>();
+  if (cell == GatedCell::egru) return f.template operator()<EgruMath>();
   if (cell == GatedCell::rnn_tanh) return f.template operator()<RnnMath<false>>();
   return f.template operator()<RnnMath<true>>();
 }

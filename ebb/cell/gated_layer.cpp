@@ -12,8 +12,8 @@ GatedLayer::GatedLayer(const GatedLayerOptions& options)
       recurrent_(number(), gates() * options.hidden, options.hidden, options.recurrent_pattern) {}
 
 std::int64_t GatedLayer::gates() const {
-  if (is_lstm()) return 4;
-  return is_gru() ? 3 : 1;
+  if (options_.cell == GatedCell::lstm) return 4;
+  return has_apart() ? 3 : 1;
 }
 
 std::string GatedLayer::unfit() const { return gated_unfit(shape(options_.chunk)); }
@@ -28,7 +28,8 @@ GatedLayer::Parameters GatedLayer::parameters() const {
   found.weight_hh = input_.size();
   found.bias_ih = found.weight_hh + recurrent_.size();
   found.bias_hh = found.bias_ih + rows;
-  found.size = options_.bias ? found.bias_hh + rows : found.bias_ih;
+  found.thresholds = options_.bias ? found.bias_hh + rows : found.bias_ih;
+  found.size = found.thresholds + (is_egru() ? options_.hidden : 0);
   return found;
 }
 
@@ -40,9 +41,11 @@ GatedLayer::Prepared GatedLayer::prepared_at(std::byte* memory) const {
   found.w_hh = recurrent_.take_prepared(carver);
   if (options_.bias) {
     found.bias = take_array(carver, rows * each);
-    if (is_gru()) found.gate_bias = take_array(carver, options_.hidden * each);
+    if (has_apart()) found.gate_bias = take_array(carver, options_.hidden * each);
     found.ones = take_array(carver, options_.chunk * options_.batch * each);
   }
+  if (is_egru()) found.thresholds = take_floats(carver, options_.hidden);
+  if (options_.learns_threshold) found.samples = take_floats(carver, options_.batch);
   found.bytes = carver.used();
   return found;
 }
@@ -59,7 +62,7 @@ GatedLayer::State GatedLayer::state_at(std::byte* memory) const {
   Carver carver(memory);
   State found{};
   if (!is_gru()) found.h = take_array(carver, row_bytes());
-  if (is_gru() || is_lstm()) found.field = take_floats(carver, units());
+  if (is_gru() || has_c()) found.field = take_floats(carver, units());
   found.bytes = carver.used();
   return found;
 }
@@ -68,7 +71,7 @@ GatedLayer::Adjoint GatedLayer::adjoint_at(std::byte* memory) const {
   Carver carver(memory);
   Adjoint found{};
   found.h = take_floats(carver, units());
-  if (is_lstm()) found.field = take_floats(carver, units());
+  if (has_c()) found.field = take_floats(carver, units());
   found.bytes = carver.used();
   return found;
 }
@@ -79,12 +82,19 @@ GatedLayer::Tape GatedLayer::tape_at(std::byte* memory) const {
   found.gates = take_array(carver, options_.chunk * gates() * row_bytes());
   // h before the chunk and then its outputs: what recurrent weights are multiplied by is one piece.
   found.hs = take_array(carver, (options_.chunk + 1) * row_bytes());
-  if (is_gru() || is_lstm()) found.field_before = take_floats(carver, units());
-  if (is_lstm()) found.fields = take_floats(carver, options_.chunk * units());
-  if (is_gru()) {
-    found.products = take_array(carver, options_.chunk * row_bytes());
-    found.field_after = take_floats(carver, units());
-  }
+  if (is_gru() || has_c()) found.field_before = take_floats(carver, units());
+  if (has_c()) found.fields = take_floats(carver, options_.chunk * units());
+  if (has_apart()) found.products = take_array(carver, options_.chunk * row_bytes());
+  if (is_gru()) found.field_after = take_floats(carver, units());
+  found.bytes = carver.used();
+  return found;
+}
+
+GatedLayer::Scratch GatedLayer::scratch_at(std::byte* memory) const {
+  Carver carver(memory);
+  Scratch found{};
+  found.of_sums = take_array(carver, options_.chunk * gates() * row_bytes());
+  if (options_.learns_threshold) found.of_thresholds = take_floats(carver, units());
   found.bytes = carver.used();
   return found;
 }
@@ -98,17 +108,12 @@ Bytes GatedLayer::sums_bytes() const { return input_.sums_bytes() + recurrent_.s
 Bytes GatedLayer::state_bytes() const { return state_at(nullptr).bytes; }
 Bytes GatedLayer::adjoint_bytes() const { return adjoint_at(nullptr).bytes; }
 Bytes GatedLayer::tape_bytes() const { return tape_at(nullptr).bytes; }
+Bytes GatedLayer::reverse_bytes() const { return scratch_at(nullptr).bytes; }
 
 Bytes GatedLayer::forward_bytes() const {
   Carver carver(nullptr);
   take_array(carver, options_.chunk * gates() * row_bytes());
   if (is_gru()) take_array(carver, row_bytes());
-  return carver.used();
-}
-
-Bytes GatedLayer::reverse_bytes() const {
-  Carver carver(nullptr);
-  take_array(carver, options_.chunk * gates() * row_bytes());
   return carver.used();
 }
 
@@ -124,13 +129,18 @@ void GatedLayer::prepare(const float* given, std::byte* memory, void* stream) co
   const std::int64_t hidden = options_.hidden, rows = gates() * hidden;
   input_.prepare(own.w_ih, given, stream);
   recurrent_.prepare(own.w_hh, given + at.weight_hh, stream);
+  if (is_egru()) {
+    cuda_copy(own.thresholds, given + at.thresholds, hidden * static_cast<Bytes>(sizeof(float)),
+              stream);
+  }
+  if (options_.learns_threshold) cuda_fill(CudaNumber::f32, own.samples, 1, options_.batch, stream);
   if (!options_.bias) return;
   const float* const ih = given + at.bias_ih;
   const float* const hh = given + at.bias_hh;
-  // The bias of the sum that a gru's r multiplies cannot be added beforehand.
-  const std::int64_t both = is_gru() ? 2 * hidden : rows;
+  // The bias of the sum that r multiplies cannot be added beforehand.
+  const std::int64_t both = has_apart() ? 2 * hidden : rows;
   cuda_add(number(), own.bias, ih, hh, both, stream);
-  if (is_gru()) {
+  if (has_apart()) {
     cuda_add(number(), own.bias + both * number_bytes(), ih + both, nullptr, hidden, stream);
     cuda_add(number(), own.gate_bias, hh + both, nullptr, hidden, stream);
   }
@@ -146,7 +156,7 @@ void GatedLayer::load(const float* given, std::byte* memory, void* stream) const
                  options_.batch, hidden, stream);
   };
   if (own.h != nullptr) take(given, number(), own.h);
-  if (own.field != nullptr) take(is_lstm() ? given + hidden : given, CudaNumber::f32, own.field);
+  if (own.field != nullptr) take(has_c() ? given + hidden : given, CudaNumber::f32, own.field);
 }
 
 void GatedLayer::store(const std::byte* memory, float* to, void* stream) const {
@@ -157,7 +167,7 @@ void GatedLayer::store(const std::byte* memory, float* to, void* stream) const {
                  hidden, stream);
   };
   if (own.h != nullptr) give(to, number(), own.h);
-  if (own.field != nullptr) give(is_lstm() ? to + hidden : to, CudaNumber::f32, own.field);
+  if (own.field != nullptr) give(has_c() ? to + hidden : to, CudaNumber::f32, own.field);
 }
 
 void GatedLayer::load_adjoint(const float* given, std::byte* memory, void* stream) const {
@@ -227,6 +237,7 @@ void GatedLayer::advance(const DeviceWork& work, const std::byte* prepared, std:
   given.field_before = from.field;
   given.outputs = outputs;
   given.field_after = to.field;
+  given.thresholds = own.thresholds;
   gated_forward(shape(steps), given, false, work.stream);
   if (to.h == nullptr) return;
   cuda_copy(to.h, static_cast<const std::byte*>(outputs) + (steps - 1) * row_bytes(), row_bytes(),
@@ -257,10 +268,11 @@ const void* GatedLayer::record(const DeviceWork& work, const std::byte* prepared
   given.before = tape.hs;
   given.field_before = tape.field_before;
   given.outputs = outputs;
-  // An lstm's is the last of its fields, too: what the kernel writes twice has the same bits.
-  given.field_after = is_lstm() ? tape.fields + (steps - 1) * units() : tape.field_after;
+  // c is the last of the fields, too: what the kernel writes twice has the same bits.
+  given.field_after = has_c() ? tape.fields + (steps - 1) * units() : tape.field_after;
   given.fields = tape.fields;
   given.products = tape.products;
+  given.thresholds = own.thresholds;
   gated_forward(shape(steps), given, true, work.stream);
   return outputs;
 }
@@ -275,18 +287,18 @@ void GatedLayer::state_of_tape(const std::byte* memory, std::int64_t steps, std:
   const State to = state_at(state);
   if (to.h != nullptr) cuda_copy(to.h, tape.hs + steps * row_bytes(), row_bytes(), stream);
   if (to.field == nullptr) return;
-  const float* const field = is_lstm() ? tape.fields + (steps - 1) * units() : tape.field_after;
+  const float* const field = has_c() ? tape.fields + (steps - 1) * units() : tape.field_after;
   cuda_copy(to.field, field, units() * static_cast<Bytes>(sizeof(float)), stream);
 }
 
 void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, const Reversed& given,
-                         std::byte* scratch) const {
+                         std::byte* memory) const {
   const Prepared own = prepared_at(unconst(prepared));
   const Tape tape = tape_at(given.tape);
+  const Scratch scratch = scratch_at(memory);
   const Adjoint after = adjoint_at(unconst(given.of_after)), before = adjoint_at(given.of_before);
-  std::byte* const of_sums = scratch;
   // A gate is read before its gradient is written.
-  std::byte* const of_inputs = is_gru() ? tape.gates : of_sums;
+  std::byte* const of_inputs = has_apart() ? tape.gates : scratch.of_sums;
   GatedBackward back;
   back.weights = own.w_hh.matrix;
   back.gates = tape.gates;
@@ -298,10 +310,14 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
   back.outputs_gradient = given.outputs_gradient;
   back.after_gradient = after.h;
   back.field_gradient = after.field;
-  back.sums_gradient = of_sums;
+  back.sums_gradient = scratch.of_sums;
   back.inputs_gradient = of_inputs;
   back.before_gradient = before.h;
   back.field_before_gradient = before.field;
+  back.thresholds = own.thresholds;
+  back.thresholds_gradient = scratch.of_thresholds;
+  back.surrogate = options_.surrogate;
+  back.sharpness = options_.sharpness;
   gated_backward(shape(given.steps), back, work.stream);
   if (given.of_x != nullptr) {
     CudaProduct product = product_of_numbers();
@@ -314,11 +330,13 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
     product.sums = given.of_x;
     work.products->multiply(product);
   }
-  add_gradients(work, own, given, of_sums, of_inputs);
+  add_gradients(work, own, given, scratch, of_inputs);
+  if (options_.learns_threshold)
+    add_thresholds(work, own, scratch.of_thresholds, given.gradient + parameters().thresholds);
 }
 
 void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, const Reversed& given,
-                               const std::byte* of_sums, const std::byte* of_inputs) const {
+                               const Scratch& scratch, const std::byte* of_inputs) const {
   const Parameters at = parameters();
   const Sums sums = sums_at(given.sums, given.gradient);
   const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
@@ -335,7 +353,7 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
     work.products->multiply(product);
   };
   add_weights(of_inputs, given.x, options_.inputs, sums.w_ih);
-  add_weights(of_sums, tape_at(given.tape).hs, options_.hidden, sums.w_hh);
+  add_weights(scratch.of_sums, tape_at(given.tape).hs, options_.hidden, sums.w_hh);
   if (!options_.bias) return;
   // Sums over rows as products with ones, whose order of additions is fixed as well.
   product.a = own.ones;
@@ -347,8 +365,22 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
     product.sums = to;
     work.products->multiply(product);
   };
-  add_bias(of_sums, given.gradient + at.bias_hh);
-  if (is_gru()) add_bias(of_inputs, given.gradient + at.bias_ih);
+  add_bias(scratch.of_sums, given.gradient + at.bias_hh);
+  if (has_apart()) add_bias(of_inputs, given.gradient + at.bias_ih);
+}
+
+void GatedLayer::add_thresholds(const DeviceWork& work, const Prepared& own,
+                                const float* of_thresholds, float* gradient) const {
+  CudaProduct product;
+  product.number = CudaNumber::f32;
+  product.a = own.samples;
+  product.b = of_thresholds;
+  product.rows = 1;
+  product.columns = options_.hidden;
+  product.inner = options_.batch;
+  product.sums = gradient;
+  product.adds = true;
+  work.products->multiply(product);
 }
 
 void GatedLayer::finish(const std::byte* prepared, const std::byte* memory, float* gradient,
@@ -358,9 +390,9 @@ void GatedLayer::finish(const std::byte* prepared, const std::byte* memory, floa
   const Parameters at = parameters();
   input_.finish(own.w_ih, sums.w_ih, gradient, stream);
   recurrent_.finish(own.w_hh, sums.w_hh, gradient + at.weight_hh, stream);
-  if (is_gru() || !options_.bias) return;
+  if (has_apart() || !options_.bias) return;
   cuda_copy(gradient + at.bias_ih, gradient + at.bias_hh,
-            (at.size - at.bias_hh) * static_cast<Bytes>(sizeof(float)), stream);
+            (at.bias_hh - at.bias_ih) * static_cast<Bytes>(sizeof(float)), stream);
 }
 
 }  // namespace ebb

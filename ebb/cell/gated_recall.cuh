@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a segment would have recorded, from sums that are all there: no time step waits for another but for the field of an lstm, which
-// goes from step to step within a thread. A thread has two neighbouring units of one sample.
+// goes from step to step within a thread. A thread has two neighbouring units of one sample. Not for an egru, which reads
+// what was heard in the step before.
 //
 // To be included after gated_kernels.cuh.
 #pragma once

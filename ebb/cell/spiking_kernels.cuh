@@ -63,15 +63,6 @@ struct Remains<AlifMath> : RemainsOfFields<AlifMath> {};
 template <>
 struct Remains<AdlifMath> : RemainsOfFields<AdlifMath> {};
 
-__device__ __forceinline__ float slope_at(Surrogate kind, float distance, float sharpness) {
-  if (kind == Surrogate::fast_sigmoid) return psi<Surrogate::fast_sigmoid>(distance, sharpness);
-  if (kind == Surrogate::superspike) return psi<Surrogate::superspike>(distance, sharpness);
-  if (kind == Surrogate::arctan) return psi<Surrogate::arctan>(distance, sharpness);
-  if (kind == Surrogate::triangular) return psi<Surrogate::triangular>(distance, sharpness);
-  if (kind == Surrogate::boxcar) return psi<Surrogate::boxcar>(distance, sharpness);
-  return psi<Surrogate::multi_gaussian>(distance, sharpness);
-}
-
 // What all units of a layer have in common.
 struct Neurons {
   Constants<float> constants;

@@ -46,4 +46,15 @@ EBB_DEVICE Number psi(Number x, Number k) {
   }
 }
 
+// psi of a kind that is known when it runs.
+template <class Number>
+EBB_DEVICE Number slope_at(Surrogate kind, Number distance, Number sharpness) {
+  if (kind == Surrogate::fast_sigmoid) return psi<Surrogate::fast_sigmoid>(distance, sharpness);
+  if (kind == Surrogate::superspike) return psi<Surrogate::superspike>(distance, sharpness);
+  if (kind == Surrogate::arctan) return psi<Surrogate::arctan>(distance, sharpness);
+  if (kind == Surrogate::triangular) return psi<Surrogate::triangular>(distance, sharpness);
+  if (kind == Surrogate::boxcar) return psi<Surrogate::boxcar>(distance, sharpness);
+  return psi<Surrogate::multi_gaussian>(distance, sharpness);
+}
+
 }  // namespace ebb

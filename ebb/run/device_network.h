@@ -33,7 +33,7 @@ using DeviceInputs =
 struct DeviceNetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B
-  // Lowest first. Cells: lstm, gru, rnn, rnn_relu, lif, alif, adlif; the last may be linear or leaky. See docs/gpu.md for the sizes that
+  // Lowest first. Cells: lstm, gru, rnn, rnn_relu, egru, lif, alif, adlif; the last may be linear or leaky. See docs/gpu.md for the sizes that
   // fit.
   std::vector<LayerOptions> layers = {};
   // Of inputs, outputs and what is multiplied: bf16, f16, tf32 for floats that products round, or f32 for floats of which they keep 21

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ebb/cell/cell.h"
+#include "ebb/cell/cell_table.h"
 #include "ebb/cell/gated_layer.h"
 #include "ebb/cell/readout_layer.h"
 #include "ebb/cell/spiking_layer.h"
@@ -40,7 +41,8 @@ struct CellWord {
 };
 constexpr std::array kCellWords = {
     CellWord{"lstm", GatedCell::lstm}, CellWord{"gru", GatedCell::gru},
-    CellWord{"rnn", GatedCell::rnn_tanh}, CellWord{"rnn_relu", GatedCell::rnn_relu}};
+    CellWord{"rnn", GatedCell::rnn_tanh}, CellWord{"rnn_relu", GatedCell::rnn_relu},
+    CellWord{"egru", GatedCell::egru}};
 
 struct SpikingWord {
   std::string_view name;
@@ -49,6 +51,16 @@ struct SpikingWord {
 constexpr std::array kSpikingWords = {SpikingWord{"lif", SpikingCell::lif},
                                       SpikingWord{"alif", SpikingCell::alif},
                                       SpikingWord{"adlif", SpikingCell::adlif}};
+
+static_assert(std::ranges::all_of(kCellFacts,
+                                  [](const CellFacts& own) {
+                                    return own.is_readout || own.synaptic ||
+                                           std::ranges::count(kCellWords, own.name,
+                                                              &CellWord::name) > 0 ||
+                                           std::ranges::count(kSpikingWords, own.name,
+                                                              &SpikingWord::name) > 0;
+                                  }),
+              "a cell that devices do not run must be refused");
 
 struct NumberWord {
   std::string_view name;
@@ -70,7 +82,7 @@ void refuse(std::size_t layer, const std::string& what) {
   fail(ErrorCode::invalid_argument, "layer ", layer, " ", what);
 }
 
-// Of spiking cells that kernels have; null: there are none for it.
+// Null: it does not spike.
 const SpikingWord* spiking_word(const std::string& cell) {
   const auto found = std::ranges::find(kSpikingWords, cell, &SpikingWord::name);
   return found == kSpikingWords.end() ? nullptr : &*found;
@@ -105,15 +117,17 @@ std::unique_ptr<const DeviceLayer> spiking_layer(const LayerOptions& own, std::s
 
 std::unique_ptr<const DeviceLayer> gated_layer(const LayerOptions& own, std::size_t k,
                                                const DeviceSizes& sizes) {
-  const auto found = std::ranges::find(kCellWords, own.cell, &CellWord::name);
-  if (found == kCellWords.end()) {
-    refuse(k, "is '" + own.cell +
-                  "'; on a device it must be lstm, gru, rnn, rnn_relu, lif, alif or adlif, and the "
-                  "last may be linear or leaky");
-  }
+  if (!own.recurrent)
+    refuse(k, "has no recurrent weights, which " + own.cell + " needs on a device");
   GatedLayerOptions options{sizes};
-  options.cell = found->cell;
+  options.cell = std::ranges::find(kCellWords, own.cell, &CellWord::name)->cell;
   options.bias = own.bias;
+  if (options.cell == GatedCell::egru) {
+    Constants<float> constants;
+    options.surrogate = surrogate_of(own, constants);
+    options.sharpness = constants.sharpness;
+    options.learns_threshold = own.train_threshold;
+  }
   return std::make_unique<GatedLayer>(options);
 }
 

@@ -38,6 +38,7 @@ class Emulated {
     fill(before, state, 2);
     fill(outputs_gradient, rows * c.hidden, 1);
     for (auto* of : {&field_before, &after_gradient, &field_gradient}) fill(*of, state);
+    if (Of::kHeard) fill(thresholds, c.hidden);
     if (Of::kField == 0) {
       for (std::size_t i = 0; i < before.size(); ++i)
         before[i] = Multiplied<T>::of_float(field_before[i]);
@@ -48,7 +49,7 @@ class Emulated {
     poison(sums_gradient, rows * kGates * c.hidden);
     poison(inputs_gradient, rows * kGates * c.hidden);
     fields.resize(outputs.size());
-    for (auto* of : {&field_after, &before_gradient, &field_before_gradient})
+    for (auto* of : {&field_after, &before_gradient, &field_before_gradient, &thresholds_gradient})
       of->resize(field_before.size());
   }
 
@@ -64,15 +65,17 @@ class Emulated {
     s.patience = missing > 0 ? 100 : 1LL << 40;
     s.gave_up = &gave_up;
     if (in_place) field_after = field_before;
-    const Forward<T> f{weights.data(),
-                       bias.data(),
-                       gates.data(),
-                       before.data(),
-                       in_place ? field_after.data() : field_before.data(),
-                       outputs.data(),
-                       field_after.data(),
-                       fields.data(),
-                       products.data()};
+    ForwardOf<Cell, T> f{};
+    static_cast<Forward<T>&>(f) = {weights.data(),
+                                   bias.data(),
+                                   gates.data(),
+                                   before.data(),
+                                   in_place ? field_after.data() : field_before.data(),
+                                   outputs.data(),
+                                   field_after.data(),
+                                   fields.data(),
+                                   products.data()};
+    if constexpr (Kept<Cell>::kHeard) f.thresholds = thresholds.data();
     const int each = c_.teams * slices * kSlice, x = (c_.hidden + units - 1) / units - missing;
     const auto run_parts = [&](int shared, const auto& kernel) {
       for (s.first = 0; s.first < c_.batch; s.first = s.end) {
@@ -84,20 +87,28 @@ class Emulated {
               [&] { forward<Cell, T, units, slices, kept, true>(s, f); });
     if (gave_up != 0) return;
     if (recalls) recall_all(s);
-    const Backward<T> b{weights.data(),
-                        recalls && Cell::kSaved == 0 ? nullptr : gates.data(),
-                        fields.data(),
-                        products.data(),
-                        outputs.data(),
-                        before.data(),
-                        field_before.data(),
-                        outputs_gradient.data(),
-                        after_gradient.data(),
-                        field_gradient.data(),
-                        sums_gradient.data(),
-                        over_gates ? gates.data() : inputs_gradient.data(),
-                        in_place ? after_gradient.data() : before_gradient.data(),
-                        in_place ? field_gradient.data() : field_before_gradient.data()};
+    BackwardOf<Cell, T> b{};
+    static_cast<Backward<T>&>(b) = {
+        weights.data(),
+        recalls && Cell::kSaved == 0 ? nullptr : gates.data(),
+        fields.data(),
+        products.data(),
+        outputs.data(),
+        before.data(),
+        field_before.data(),
+        outputs_gradient.data(),
+        after_gradient.data(),
+        field_gradient.data(),
+        sums_gradient.data(),
+        over_gates ? gates.data() : inputs_gradient.data(),
+        in_place ? after_gradient.data() : before_gradient.data(),
+        in_place ? field_gradient.data() : field_before_gradient.data()};
+    if constexpr (Kept<Cell>::kHeard) {
+      b.thresholds = thresholds.data();
+      b.thresholds_gradient = of_thresholds ? thresholds_gradient.data() : nullptr;
+      b.surrogate = surrogate;
+      b.sharpness = sharpness;
+    }
     run_parts(backward_shared<Cell, T>(units, c_.hidden, c_.teams, kept),
               [&] { backward<Cell, T, units, slices, kept * kGates>(s, b); });
   }
@@ -111,10 +122,20 @@ class Emulated {
   bool over_gates = false;  // the gradients of the inputs' sums go where the gates are
   bool in_place = false;    // states after go where those before are, gradients the other way round
   bool recalls = false;     // what was recorded is found again from the outputs
+  bool of_thresholds = true;  // their gradients are wanted
+  Surrogate surrogate = Surrogate::arctan;
+  float sharpness = 2;
   std::vector<T> weights, bias, given, before, outputs_gradient, gates, outputs, products,
       sums_gradient, inputs_gradient, recorded;
   std::vector<float> field_before, after_gradient, field_gradient, fields, field_after,
-      before_gradient, field_before_gradient, recorded_fields;
+      before_gradient, field_before_gradient, thresholds, thresholds_gradient, recorded_fields;
+
+  // The share of outputs that are heard.
+  double rate() const {
+    double heard = 0;
+    for (const T& output : outputs) heard += Multiplied<T>::to_float(output) != 0 ? 1 : 0;
+    return heard / static_cast<double>(outputs.size());
+  }
 
  private:
   // Makes the sums as products outside of the kernels do, and runs the kernel over them.
@@ -139,7 +160,7 @@ class Emulated {
       to = Multiplied<T>::of_float(sum + Multiplied<T>::to_float(apart ? bias[k % hidden] : to));
     }
     const Recall<T> io{gates.data(), products.data(), field_before.data(), fields.data()};
-    if constexpr (Cell::kSaved > 0) {
+    if constexpr (Cell::kSaved > 0 && !Of::kHeard) {
       run_grid(static_cast<int>(recall_blocks<Cell>(s)), 1, kRecallThreads, 0,
                [&] { recall<Cell, T>(s, io); });
     }
@@ -159,6 +180,15 @@ class Emulated {
   }
   static double number(const std::vector<T>& of, std::size_t i) {
     return static_cast<double>(Multiplied<T>::to_float(of[i]));
+  }
+
+  // As the kernel hears it: within a last bit of the threshold it may be on the other side.
+  static void hear_as(double output, double threshold, double near, std::array<double, 2>& to) {
+    const bool heard = output != 0;
+    if (heard == (to[1] >= threshold)) return;
+    ASSERT_NEAR(to[1], threshold, near);
+    to[1] = heard ? threshold : std::nextafter(threshold, -1e30);
+    to[0] = heard ? to[1] : 0;
   }
 
   void expect_sample(int sample, double exact, double rounded) const {
@@ -193,8 +223,11 @@ class Emulated {
           }
         }
         std::array<double, 2> from{state[u], state[hidden + u]}, to{};
-        UnitForward<double> unit{sums.data(), from.data(), 0, nullptr, to.data(), saved.data(), 0};
+        const double threshold = Of::kHeard ? static_cast<double>(thresholds[u]) : 0;
+        UnitForward<double> unit{sums.data(), from.data(),  0, &threshold,
+                                 to.data(),   saved.data(), 0};
         Cell::forward(unit, Constants<double>());
+        if (Of::kHeard) hear_as(number(outputs, row(t) * hidden + u), threshold, exact, to);
         for (std::size_t k = 0; k < 4; ++k) step.saved[k * hidden + u] = saved[k];
         for (std::size_t k = 0; k < 2; ++k) step.after[k * hidden + u] = to[k];
         ASSERT_NEAR(number(outputs, row(t) * hidden + u), to[0], rounded)
@@ -202,7 +235,10 @@ class Emulated {
       }
       state = step.after;
       // The next product is made with what was handed on.
-      for (std::size_t u = 0; u < hidden; ++u) h[u] = number(outputs, row(t) * hidden + u);
+      for (std::size_t u = 0; u < hidden; ++u) {
+        h[u] = number(outputs, row(t) * hidden + u);
+        if (Of::kHeard) state[u] = h[u];
+      }
     }
     if (Of::kField >= 0) {
       for (std::size_t u = 0; u < hidden; ++u) {
@@ -210,7 +246,8 @@ class Emulated {
                     state[(Of::kField == 1 ? hidden : 0) + u], exact);
       }
     }
-    std::vector<double> output(hidden), of_field(hidden), of_sums(kGates * hidden);
+    std::vector<double> output(hidden), of_field(hidden), of_sums(kGates * hidden),
+        of_threshold(hidden);
     for (std::size_t u = 0; u < hidden; ++u) {
       output[u] = static_cast<double>(after_gradient[b * hidden + u]);
       of_field[u] = static_cast<double>(field_gradient[b * hidden + u]);
@@ -223,17 +260,20 @@ class Emulated {
             to{step.after[u], step.after[hidden + u]};
         std::array<double, 2> adjoint{0, of_field[u]};
         std::array<double, 4> saved{}, sums{};
+        const double threshold = Of::kHeard ? static_cast<double>(thresholds[u]) : 0;
+        const double slope =
+            Of::kHeard ? slope_at(surrogate, to[1] - threshold, static_cast<double>(sharpness)) : 0;
         for (std::size_t k = 0; k < 4; ++k) saved[k] = step.saved[k * hidden + u];
         UnitBackward<double> unit{from.data(),
                                   to.data(),
                                   saved.data(),
                                   0,
-                                  0,
-                                  nullptr,
+                                  slope,
+                                  &threshold,
                                   output[u] + number(outputs_gradient, row(t) * hidden + u),
                                   adjoint.data(),
                                   sums.data(),
-                                  nullptr};
+                                  &of_threshold[u]};
         Cell::backward(unit, Constants<double>());
         carried[u] = unit.output;
         of_field[u] = adjoint[1];
@@ -259,6 +299,10 @@ class Emulated {
         ASSERT_NEAR(static_cast<double>(field_before_gradient[b * hidden + u]), of_field[u],
                     rounded);
       }
+      if (Of::kHeard && of_thresholds) {
+        ASSERT_NEAR(static_cast<double>(thresholds_gradient[b * hidden + u]), of_threshold[u],
+                    rounded);
+      }
     }
   }
 
@@ -274,11 +318,70 @@ void check(const Case& c) {
   ASSERT_EQ(run.gave_up, 0);
   const bool wide = sizeof(T) == 4;
   run.expect_right(1e-6, wide ? 1e-6 : 1e-2);
+  if (!Kept<Cell>::kHeard) return;
+  EXPECT_GT(run.rate(), 0.1);
+  EXPECT_LT(run.rate(), 0.9);
 }
 
 TEST(Gated, Lstm) {
   check<LstmMath, float, 16, 1>({4, 5, 32, 1});
   check<LstmMath, Bfloat16, 16, 1>({4, 5, 32, 1});
+}
+TEST(Gated, Egru) {
+  check<EgruMath, float, 16, 1>({5, 5, 32, 1});
+  check<EgruMath, Bfloat16, 16, 1>({5, 5, 32, 1, true});
+  check<EgruMath, Exact, 8, 1>({3, 5, 32, 1, true});
+}
+TEST(Gated, EgruInSlicesAndRegisters) {
+  check<EgruMath, Bfloat16, 16, 2>({3, 37, 32, 2});
+  check<EgruMath, float, 16, 2, 1>({2, 20, 128, 1});
+  check<EgruMath, float, 32, 1, 1>({2, 13, 128, 1, true});
+}
+TEST(Gated, EgruWithOtherSurrogates) {
+  for (const Surrogate kind : {Surrogate::fast_sigmoid, Surrogate::triangular, Surrogate::boxcar}) {
+    Emulated<EgruMath, float> run({3, 4, 32, 1});
+    run.surrogate = kind;
+    run.sharpness = 0.4F;
+    run.run<16, 1>();
+    run.expect_right(1e-6, 1e-6);
+  }
+}
+// A segment in two: what is heard is rounded within a segment as between two.
+TEST(Gated, EgruInTwoSegmentsIsTheSameBits) {
+  Emulated<EgruMath, Bfloat16> whole({4, 5, 32, 1}), first({2, 5, 32, 1}), second({2, 5, 32, 1});
+  const auto half = static_cast<std::ptrdiff_t>(whole.given.size() / 2);
+  const auto copy = [&](auto& part, std::ptrdiff_t from) {
+    part.weights = whole.weights;
+    part.bias = whole.bias;
+    part.thresholds = whole.thresholds;
+    part.before = whole.before;
+    part.field_before = whole.field_before;
+    std::copy_n(whole.gates.begin() + from, half, part.gates.begin());
+  };
+  copy(first, 0);
+  copy(second, half);
+  whole.run<16, 1>();
+  first.run<16, 1>();
+  std::copy_n(first.outputs.end() - 5 * 32, 5 * 32, second.before.begin());
+  second.field_before = first.field_after;
+  second.run<16, 1>();
+  EXPECT_EQ(second.field_after, whole.field_after);
+  EXPECT_EQ(std::memcmp(second.outputs.data(), whole.outputs.data() + first.outputs.size(),
+                        second.outputs.size() * 2),
+            0);
+}
+TEST(Gated, GradientsOfThresholdsThatNobodyWants) {
+  Emulated<EgruMath, float> run({2, 3, 32, 1});
+  run.of_thresholds = false;
+  run.over_gates = run.in_place = true;
+  run.run<16, 1>();
+  EXPECT_EQ(run.gave_up, 0);
+  EXPECT_EQ(run.thresholds_gradient, std::vector<float>(3 * 32));
+  Emulated<EgruMath, float> apart({2, 3, 32, 1});
+  apart.run<16, 1>();
+  EXPECT_EQ(run.gates, apart.inputs_gradient);
+  EXPECT_EQ(run.after_gradient, apart.before_gradient);
+  EXPECT_EQ(run.field_gradient, apart.field_before_gradient);
 }
 TEST(Gated, GruWhoseRowsDoNotFillATile) { check<GruMath, float, 8, 1>({3, 5, 32, 1, true}); }
 TEST(Gated, RnnBackwardsInTime) { check<RnnMath<true>, Bfloat16, 16, 1>({4, 18, 64, 2, true}); }

@@ -31,12 +31,6 @@ struct Case {
   bool bare = false;   // outputs have no gradient, and nobody wants those of parameters
 };
 
-double psi_of(Surrogate kind, double x, double k) {
-  if (kind == Surrogate::boxcar) return psi<Surrogate::boxcar>(x, k);
-  if (kind == Surrogate::multi_gaussian) return psi<Surrogate::multi_gaussian>(x, k);
-  return psi<Surrogate::fast_sigmoid>(x, k);
-}
-
 // Arrays of one segment, and what its kernels make of them.
 template <class Cell, class T>
 class Emulated {
@@ -266,7 +260,7 @@ class Emulated {
             unit.fields[t + 1].data(),
             saved.data(),
             spike_before(t, b, u),
-            psi_of(c_.surrogate, distance, static_cast<double>(c_.sharpness)),
+            slope_at(c_.surrogate, distance, static_cast<double>(c_.sharpness)),
             unit.parameters.data(),
             unit.carried + of_spikes[u] + number_of(outputs_gradient[row(t, b) + u]),
             unit.adjoint.data(),

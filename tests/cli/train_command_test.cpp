@@ -135,7 +135,7 @@ TEST(TrainWords, WhatCannotBeIsSaid) {
       {"--device cuda --pipelined", "pipelined is set, which a GPU does not run"},
       {"--device cuda --dtype double", "dtype is double, and device is cuda"},
       {"--device cuda --tier ram:memory", "give host_budget instead"},
-      {"--device cuda --cell egru", "on a device it must be lstm"},
+      {"--device cuda --cell lif --synaptic", "has synaptic currents, which a device"},
       {"--find-budget 1.2x --budget 5%", "--find-budget and --budget contradict each other"},
   };
   for (const auto& [words, message] : table) {

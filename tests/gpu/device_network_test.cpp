@@ -23,6 +23,12 @@ DeviceNetworkOptions options_of(const std::string& cell, const std::string& numb
   options.time_steps = 21;
   options.batch = 3;
   options.layers = {{.cell = cell, .input = 5, .hidden = 64}, {.cell = cell, .hidden = 32}};
+  if (cell == "egru") {
+    for (LayerOptions& layer : options.layers) {
+      layer.surrogate = "arctan";  // which is not 0 far from the threshold
+      layer.train_threshold = true;
+    }
+  }
   options.number = number;
   options.chunk = 4;
   return options;
@@ -159,7 +165,7 @@ TEST_P(OfCells, AreTheSameBitsWithStatesInTheHostsMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OfCells,
-                         testing::Combine(testing::Values("lstm", "gru", "rnn", "rnn_relu"),
+                         testing::Combine(testing::Values("lstm", "gru", "rnn", "rnn_relu", "egru"),
                                           testing::Values("bf16", "f16", "tf32", "f32")),
                          [](const auto& of) {
                            return std::get<0>(of.param) + "_" + std::get<1>(of.param);

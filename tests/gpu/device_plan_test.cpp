@@ -43,6 +43,17 @@ TEST(DevicePlan, CountsWhatAChunkTakes) {
   EXPECT_EQ(found.plan.prediction.advances, 0);
 }
 
+// Three gates, h and what r multiplies of 2 bytes, c of 4.
+TEST(DevicePlan, CountsWhatAChunkOfAnEgruTakes) {
+  DeviceNetworkOptions options = options_of(1000);
+  options.layers[0].cell = "egru";
+  options.chunk = 100;
+  const DevicePlan found = device_plan(options);
+  const Bytes unit = Bytes{64} * 512;
+  EXPECT_EQ(found.state_bytes, (2 + 4) * unit);
+  EXPECT_EQ(found.tape_bytes, 100 * Bytes{3 * 2 + 2 + 2 + 4} * unit + (2 + 4) * unit);
+}
+
 // Products are with whole matrices, whatever is 0 in them.
 TEST(DevicePlan, OfSparseWeightsIsThatOfFullOnes) {
   DeviceNetworkOptions options = options_of(4096);
@@ -117,7 +128,9 @@ TEST(DevicePlan, StatesGoToTheHostWhereThatIsFaster) {
 TEST(DevicePlan, SaysWhatIsWrong) {
   DeviceNetworkOptions options = options_of(10);
   options.layers[0].cell = "egru";
-  EXPECT_NE(words_of(options).find("must be lstm, gru, rnn, rnn_relu, lif"), std::string::npos);
+  options.layers[0].recurrent = false;
+  EXPECT_NE(words_of(options).find("layer 0 has no recurrent weights, which egru needs"),
+            std::string::npos);
   options = options_of(10);
   options.number = "f64";
   EXPECT_NE(words_of(options).find("must be bf16, f16, tf32 or f32"), std::string::npos);

@@ -99,6 +99,17 @@ void keep_from_kinks(const Network<float>& net, DeviceData& data) {
   }
 }
 
+// The same of an egru: every other unit is always heard, the others never. c stays below 2.
+void keep_from_events(const std::vector<NetworkParameter>& layout, DeviceData& data) {
+  for (const NetworkParameter& own : layout) {
+    if (!own.name.starts_with("threshold")) continue;
+    for (std::int64_t i = 0; i < own.size; ++i) {
+      float& value = data.parameters[static_cast<std::size_t>(own.offset + i)];
+      value = (i % 2 == 0 ? -3.F : 3.F) + value;
+    }
+  }
+}
+
 bool spikes(const DeviceNetworkOptions& options) {
   return options.layers.front().cell.ends_with("lif");
 }
@@ -127,8 +138,9 @@ std::int64_t state_of(const DeviceNetworkOptions& options) {
   std::int64_t floats = 0;
   for (const LayerOptions& layer : options.layers) {
     if (layer.cell == "linear") continue;
-    const std::int64_t fields = layer.cell == "alif" || layer.cell == "adlif" ? 3
-                                : layer.cell == "lstm" || layer.cell == "lif" ? 2
+    const std::int64_t fields =
+        layer.cell == "alif" || layer.cell == "adlif"                         ? 3
+        : layer.cell == "lstm" || layer.cell == "lif" || layer.cell == "egru" ? 2
                                                                               : 1;
     floats += fields * options.batch * layer.hidden;
   }
@@ -196,6 +208,7 @@ DeviceData device_data(const DeviceNetworkOptions& options) {
   data.initial = made_up(state, 1, options.number, 4);
   data.of_final = made_up(state, 1, options.number, 5);
   if (options.layers.front().cell == "rnn_relu") keep_from_kinks(net, data);
+  if (options.layers.front().cell == "egru") keep_from_events(layout, data);
   if (spikes(options)) let_fire(layout, data);
   if (spikes(options) || has_readout(options)) {  // the CPU's states are others
     std::ranges::fill(data.initial, 0.F);

@@ -130,7 +130,7 @@ TEST_F(DeviceTrain, LearnsAsTheCpuDoes) {
 // A spike more or less is a jump; the first iteration shows that all is where it belongs.
 TEST_F(DeviceTrain, OfSpikesOfAnyLengthLearnsAsTheCpuDoes) {
   const Spikes spikes;
-  for (const char* const cell : {"lif", "alif", "adlif", "lstm"}) {
+  for (const char* const cell : {"lif", "alif", "adlif", "egru", "lstm"}) {
     for (const char* const readout : {"linear", "leaky"}) {
       SCOPED_TRACE(std::string(cell) + ", " + readout);
       TrainOptions options = spikes.options(cell);
@@ -344,7 +344,8 @@ TEST_F(DeviceTrain, RefusesWhatADeviceDoesNotRun) {
   refused("dropout is set", lstm, [](TrainOptions& o) { o.dropout = 0.1; });
   refused("pipelined is set", lstm, [](TrainOptions& o) { o.pipelined = true; });
   refused("dtype is double", lstm, [](TrainOptions& o) { o.dtype = "double"; });
-  refused("'egru'", lstm, [](TrainOptions& o) { o.layer.cell = "egru"; });
+  refused("synaptic currents", small("adding", "lif"),
+          [](TrainOptions& o) { o.layer.synaptic = true; });
   refused("max_activity", small("adding", "lif"),
           [](TrainOptions& o) { o.layer.max_activity = 0.5; });
   const Spikes spikes;

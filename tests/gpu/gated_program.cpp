@@ -15,10 +15,11 @@ namespace {
 
 // Forward, forward recorded, recalled, backward.
 bool runs(const GatedShape& s) {
-  const bool lstm = s.cell == GatedCell::lstm, gru = s.cell == GatedCell::gru;
-  const std::int64_t gates = lstm  ? 4
-                             : gru ? 3
-                                   : 1,
+  const bool lstm = s.cell == GatedCell::lstm, gru = s.cell == GatedCell::gru,
+             egru = s.cell == GatedCell::egru, has_c = lstm || egru, apart = gru || egru;
+  const std::int64_t gates = lstm    ? 4
+                             : apart ? 3
+                                     : 1,
                      state = s.batch * s.hidden, rows = s.steps * state;
   const auto numbers = [&](std::int64_t count, float scale) {
     return Array(s.number, count, scale);
@@ -30,19 +31,21 @@ bool runs(const GatedShape& s) {
               bias = numbers(s.hidden, 1), sums = numbers(gates * rows, 1),
               before = numbers(state, 1), field_before = floats(state, 1),
               outputs = numbers(rows, 0), field_after = floats(state, 0), fields = floats(rows, 0),
-              products = numbers(rows, 0);
+              products = numbers(rows, 0), thresholds = floats(s.hidden, 0.3F),
+              thresholds_gradient = floats(state, 0);
   GatedForward forward;
   forward.weights = weights.at();
-  forward.bias = gru ? bias.at() : nullptr;
+  forward.bias = apart ? bias.at() : nullptr;
   forward.sums = sums.at();
   forward.before = before.at();
-  forward.field_before = lstm || gru ? field_before.floats() : nullptr;
+  forward.field_before = has_c || gru ? field_before.floats() : nullptr;
   forward.outputs = outputs.at();
-  forward.field_after = lstm || gru ? field_after.floats() : nullptr;
+  forward.field_after = has_c || gru ? field_after.floats() : nullptr;
+  forward.thresholds = egru ? thresholds.floats() : nullptr;
   gated_forward(s, forward, false, nullptr);
   if (!finished("forward", {&outputs})) return false;
-  forward.fields = lstm ? fields.floats() : nullptr;
-  forward.products = gru ? products.at() : nullptr;
+  forward.fields = has_c ? fields.floats() : nullptr;
+  forward.products = apart ? products.at() : nullptr;
   gated_forward(s, forward, true, nullptr);
   if (!finished("recorded", {&outputs, &sums})) return false;
   if (lstm || gru) {
@@ -68,13 +71,17 @@ bool runs(const GatedShape& s) {
   backward.field_before = forward.field_before;
   backward.outputs_gradient = outputs_gradient.at();
   backward.after_gradient = after_gradient.floats();
-  backward.field_gradient = lstm ? field_gradient.floats() : nullptr;
+  backward.field_gradient = has_c ? field_gradient.floats() : nullptr;
   backward.sums_gradient = sums_gradient.at();
-  backward.inputs_gradient = gru ? sums.at() : sums_gradient.at();
+  backward.inputs_gradient = apart ? sums.at() : sums_gradient.at();
   backward.before_gradient = before_gradient.floats();
-  backward.field_before_gradient = lstm ? field_before_gradient.floats() : nullptr;
+  backward.field_before_gradient = has_c ? field_before_gradient.floats() : nullptr;
+  backward.thresholds = forward.thresholds;
+  backward.thresholds_gradient = egru ? thresholds_gradient.floats() : nullptr;
+  backward.sharpness = 0.3F;
   gated_backward(s, backward, nullptr);
-  return finished("backward", {&sums_gradient, &before_gradient});
+  return finished("backward", {&sums_gradient, &before_gradient}) &&
+         (!egru || finished("backward", {&field_before_gradient, &thresholds_gradient}));
 }
 
 // On a GPU with 132 multiprocessors these are all ways to spread a layer: 8, 16 or 32 units to a block, weights of 16 bits in registers
@@ -88,12 +95,13 @@ constexpr std::array kShapes = {
     GatedShape{.steps = 2, .batch = 40, .hidden = 1024}};
 
 bool has_registers(const GatedShape& shape) {
-  return shape.cell <= GatedCell::gru && size_of(shape.number) == 2 && shape.hidden >= 256;
+  return shape.cell != GatedCell::rnn_tanh && shape.cell != GatedCell::rnn_relu &&
+         size_of(shape.number) == 2 && shape.hidden >= 256;
 }
 
 // Says what fails.
 bool passes(const GatedShape& shape) {
-  constexpr std::array kCells = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+  constexpr std::array kCells = {"lstm", "gru", "rnn_tanh", "rnn_relu", "egru"};
   constexpr std::array kNumbers = {"bf16", "f16", "tf32", "f32"};
   const std::string why_not = gated_unfit(shape);
   if (why_not.empty() && runs(shape)) return true;
@@ -107,8 +115,8 @@ bool passes(const GatedShape& shape) {
 int run_all() {
   set_gated_patience(std::int64_t{1} << 40);
   int ran = 0, failed = 0;
-  for (const GatedCell cell :
-       {GatedCell::lstm, GatedCell::gru, GatedCell::rnn_tanh, GatedCell::rnn_relu}) {
+  for (const GatedCell cell : {GatedCell::lstm, GatedCell::gru, GatedCell::rnn_tanh,
+                               GatedCell::rnn_relu, GatedCell::egru}) {
     for (const GatedNumber number :
          {GatedNumber::bf16, GatedNumber::f16, GatedNumber::tf32, GatedNumber::f32}) {
       for (GatedShape shape : kShapes) {

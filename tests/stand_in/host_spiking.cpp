@@ -17,23 +17,6 @@ namespace {
 using test::read;
 using test::write;
 
-float slope_at(Surrogate kind, float x, float k) {
-  switch (kind) {
-    case Surrogate::fast_sigmoid:
-      return psi<Surrogate::fast_sigmoid>(x, k);
-    case Surrogate::superspike:
-      return psi<Surrogate::superspike>(x, k);
-    case Surrogate::arctan:
-      return psi<Surrogate::arctan>(x, k);
-    case Surrogate::triangular:
-      return psi<Surrogate::triangular>(x, k);
-    case Surrogate::boxcar:
-      return psi<Surrogate::boxcar>(x, k);
-    default:
-      return psi<Surrogate::multi_gaussian>(x, k);
-  }
-}
-
 template <class Cell>
 struct Host {
   static constexpr int kFields = Cell::kFields, kParameters = Cell::kParameters;
@@ -201,7 +184,7 @@ std::int64_t most_units = test::kAnyUnits;
 void test::set_most_units(std::int64_t units) { most_units = units; }
 
 std::string spiking_unfit(const SpikingShape& shape) {
-  const std::int64_t each = 64 / bytes_of(shape.number);
+  const std::int64_t each = units_together(shape.number);
   if (!shape.recurrent) return {};
   if (shape.hidden % each != 0) return "hidden must be a multiple of " + std::to_string(each);
   return shape.hidden <= most_units ? "" : "the recurrent weights do not fit";
