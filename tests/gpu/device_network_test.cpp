@@ -423,7 +423,7 @@ TEST_F(OnDevice, RefusesWhatCannotBe) {
   expect_error(ErrorCode::invalid_argument, "3 floats", [&] { net.set_values(few); });
   expect_error(ErrorCode::invalid_argument, "3 floats", [&] { net.copy_gradient(few); });
   options.layers[1].hidden = 33;
-  expect_error(ErrorCode::invalid_argument, "layer 1, lstm with 33 units in bf16",
+  expect_error(ErrorCode::invalid_argument, "layer 1 has 33 units; on a device",
                [&] { DeviceNetwork unfit(options); });
 }
 
