@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-constexpr double kMostWeights = 2e7;      // of nets that are made to learn their sizes
+constexpr double kMostWeights = 2e7;  // of nets that are made to learn their sizes
 
 // What tells nets apart.
 struct NetKey {

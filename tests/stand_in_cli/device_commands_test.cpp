@@ -163,7 +163,7 @@ TEST(DeviceDouble, RunsTheWidestNetThatTheDeviceTakes) {
 TEST(DeviceDouble, SaysWhyTheDeviceRefuses) {
   const Outcome outcome = command("bench double", "--device cuda --hidden 33 --quick");
   EXPECT_EQ(outcome.code, kBadUsage);
-  EXPECT_THAT(outcome.err, HasSubstr("hidden must be a multiple of 32"));
+  EXPECT_THAT(outcome.err, HasSubstr("must be a multiple of 32 in bf16"));
 }
 
 TEST(DeviceDouble, FailsWhereNothingFits) {
