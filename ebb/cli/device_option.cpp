@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/device_option.h"
 
-#include <string_view>
+#include <algorithm>
 
 #include "ebb/cli/heading.h"
 #include "ebb/core/error.h"
-#include "ebb/core/words.h"
 #include "ebb/device/device_memory.h"
+#include "ebb/train/training_device.h"
 
 namespace ebb {
 
 void declare_device(Heading& heading, std::optional<std::string>& word) {
-  heading.option("--device", word, "WHERE",
-                 "cpu, cuda or cuda:N, a GPU by its number; default\ncpu");
+  heading.option("--device", word, "NAME",
+                 "cpu (default), cuda, cuda:N, or auto: a GPU if one\nis there");
 }
 
 std::optional<int> read_device(const std::optional<std::string>& word) {
-  constexpr std::string_view cuda = "cuda", numbered = "cuda:";
-  constexpr std::int64_t most = 1023;
-  if (!word || *word == "cpu") return std::nullopt;
-  if (*word == cuda) return 0;
-  if (word->starts_with(numbered)) {
-    return static_cast<int>(read_count("--device cuda:N", word->substr(numbered.size()), 0, most));
-  }
-  fail(ErrorCode::invalid_argument, "--device is '", shown(*word),
-       "'; it must be cpu, cuda or cuda:N");
+  using Kind = TrainingDevice::Kind;
+  const TrainingDevice device = parse_training_device(word.value_or("cpu"));
+  const bool is_cpu = device.kind == Kind::any ? !cuda_missing().empty() : device.kind == Kind::cpu;
+  if (is_cpu) return std::nullopt;
+  return std::max(device.index, 0);
 }
 
 void use_cuda_device(int device) {

@@ -13,8 +13,7 @@ class Heading;
 // Declares --device, whose word is left out for the CPU.
 void declare_device(Heading& heading, std::optional<std::string>& word);
 
-// The number of a CUDA device, 0 where none is named; none: the CPU. Throws Error(invalid_argument) for other words than cpu, cuda and
-// cuda:N.
+// The number of a CUDA device, 0 where none is named; none: the CPU. Words and errors are those of parse_training_device.
 std::optional<int> read_device(const std::optional<std::string>& word);
 
 // Makes it the one that everything runs on. Throws Error(unavailable) that says why there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a net is trained, as people say it.
+// Where a net is trained, or a command runs, as people say it.
 #pragma once
 
 #include <string>

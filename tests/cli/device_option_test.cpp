@@ -25,17 +25,18 @@ TEST(DeviceOption, IsTheCpuOrANumberOfCuda) {
   EXPECT_EQ(read_device("cuda"), 0);
   EXPECT_EQ(read_device("cuda:0"), 0);
   EXPECT_EQ(read_device("cuda:12"), 12);
+  EXPECT_EQ(read_device("auto").has_value(), cuda_missing().empty());
 }
 
 TEST(DeviceOption, RefusesOtherWords) {
   for (const char* const command : kCommands) {
     test::expect_refused(command,
-                         {{"--device gpu", "--device is 'gpu'; it must be cpu, cuda or cuda:N"},
-                          {"--device CUDA", "--device is 'CUDA'"},
-                          {"--device cuda:", "--device cuda:N is ''"},
-                          {"--device cuda:x", "--device cuda:N is 'x'"},
-                          {"--device cuda:-1", "--device cuda:N is '-1'"},
-                          {"--device cuda0", "--device is 'cuda0'"}});
+                         {{"--device gpu", "device is 'gpu'; it must be cpu, cuda, cuda:N"},
+                          {"--device CUDA", "device is 'CUDA'"},
+                          {"--device cuda:", "device is 'cuda:'"},
+                          {"--device cuda:x", "device is 'cuda:x'"},
+                          {"--device cuda:-1", "device is 'cuda:-1'"},
+                          {"--device cuda0", "device is 'cuda0'"}});
   }
 }
 
