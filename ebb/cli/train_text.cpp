@@ -107,7 +107,7 @@ void TrainText::plan(const TrainPlan& plan) {
   const double seconds = plan.prediction.seconds * static_cast<double>(plan.windows);
   const double plain_seconds = plan.plain_seconds * static_cast<double>(plan.windows);
   if (json_) {
-    out_ << plan_json(options_, plan, seconds, plain_seconds).dump() << std::endl;
+    out_ << plan_json(options_, plan, seconds, plain_seconds).dump() << '\n' << std::flush;
     return;
   }
   out_ << (plan.budget == kUnlimited ? "No budget is set.\n\n"
@@ -158,7 +158,7 @@ void TrainText::plan(const TrainPlan& plan) {
   lines.add("", std::to_string(plan.iterations - plan.first) + " iterations: about " +
                     format_seconds(seconds * static_cast<double>(plan.iterations - plan.first)));
   if (plan.first > 0) lines.add("resumed", "after iteration " + std::to_string(plan.first));
-  out_ << std::endl;
+  out_ << '\n' << std::flush;
 }
 
 std::string TrainText::progress(const TrainLine& line) const {
@@ -190,7 +190,7 @@ void TrainText::line(const TrainLine& line) {
     json.update(metrics_json(line.metrics));
     if (line.activity > 0) json["activity"] = line.activity;
     if (line.dropped_spikes > 0) json["dropped_spikes"] = line.dropped_spikes;
-    out_ << json.dump() << std::endl;
+    out_ << json.dump() << '\n' << std::flush;
     return;
   }
   if (first_seconds_ < 0) {
@@ -202,12 +202,13 @@ void TrainText::line(const TrainLine& line) {
   if (is_test) {
     status_.say("");
     out_ << "test after " << line.metrics.iteration << " iterations  " << score(line.metrics)
-         << std::endl;
+         << '\n'
+         << std::flush;
   } else if (status_.is_shown() && !is_last) {
     status_.say(progress(line));
   } else if (is_last || now - last_line_ >= std::max(kSeconds, kGrowth * (now - first_seconds_))) {
     last_line_ = now;
-    out_ << progress(line) << std::endl;
+    out_ << progress(line) << '\n' << std::flush;
   }
 }
 
@@ -222,7 +223,7 @@ void TrainText::result(const TrainResult& result, const std::string& directory) 
     if (!result.report.strategy.empty()) {
       json["report"] = parse_json(result.report.json(), "report");
     }
-    out_ << json.dump() << std::endl;
+    out_ << json.dump() << '\n' << std::flush;
     return;
   }
   status_.say("");
