@@ -24,7 +24,7 @@ namespace ebb {
 namespace {
 
 constexpr auto kFloat = static_cast<Bytes>(sizeof(float));
-constexpr Bytes kScoreBytes = 3 * kSums * static_cast<Bytes>(sizeof(double));
+constexpr Bytes kScoreBytes = Bytes{3} * kSums * static_cast<Bytes>(sizeof(double));
 
 void refuse(const char* what) {
   throw Error(ErrorCode::invalid_argument, std::string(what) + ", which a GPU does not run", {},
@@ -106,7 +106,8 @@ class CurrentDevice {
   ~CurrentDevice() {
     try {
       set_cuda_device(before_);
-    } catch (const Error&) {  // the device that failed said so before
+      // NOLINTNEXTLINE(bugprone-empty-catch): the device that failed said so before
+    } catch (const Error&) {
     }
   }
   int index() const { return index_; }
@@ -295,7 +296,7 @@ void DeviceLearner::learn(const Batch& batch, double scale, std::uint64_t, std::
 }
 
 Score DeviceLearner::score() {
-  std::vector<double> sums(3 * kSums);
+  std::vector<double> sums(std::size_t{3} * kSums);
   device_->sums.download(sums);
   const auto sum = [&](std::ptrdiff_t k) {
     return std::accumulate(sums.begin() + k * kSums, sums.begin() + (k + 1) * kSums, 0.0);
