@@ -247,7 +247,8 @@ TrainResult Trainer<Number>::run() {
       tell(*result.train);
       const bool is_last = i + 1 == iterations;
       if (is_last || (options_.evaluate > 0 && (i + 1) % options_.evaluate == 0)) {
-        if ((result.test = test(i + 1))) tell(*result.test);
+        result.test = test(i + 1);
+        if (result.test) tell(*result.test);
       }
       if (is_last) {
         save(i + 1);
@@ -260,7 +261,8 @@ TrainResult Trainer<Number>::run() {
     if (error.code() != ErrorCode::cancelled || ranks_.size() > 1) {
       try {
         save_whole();
-      } catch (const Error&) {  // the first one says what is wrong
+        // NOLINTNEXTLINE(bugprone-empty-catch): the first one says what is wrong
+      } catch (const Error&) {
       }
       throw;
     }
