@@ -117,6 +117,27 @@ class DeviceLayer {
     product.tf32 = sizes_.number == GatedNumber::tf32;
     return product;
   }
+  // Of floats that keep all their bits.
+  static CudaProduct product_of_floats() {
+    CudaProduct product;
+    product.tf32 = false;
+    return product;
+  }
+  // Adds `count` rows to a row `to`: as a product with ones, whose order of additions is fixed as well.
+  struct Rows {
+    const void *ones = nullptr, *rows = nullptr;
+    std::int64_t count = 0, columns = 0;
+  };
+  static void add_rows(const DeviceWork& work, CudaProduct how, const Rows& given, float* to) {
+    how.a = given.ones;
+    how.b = given.rows;
+    how.rows = 1;
+    how.columns = given.columns;
+    how.inner = given.count;
+    how.sums = to;
+    how.adds = true;
+    work.products->multiply(how);
+  }
 
  private:
   DeviceSizes sizes_;

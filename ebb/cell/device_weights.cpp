@@ -50,6 +50,41 @@ void DeviceWeights::prepare(const Prepared& own, const float* parameters, void* 
   }
 }
 
+void DeviceWeights::multiply(CudaProducts& products, CudaProduct how, const Prepared& own,
+                             std::int64_t count, const void* inputs) const {
+  how.a = inputs;
+  how.b = own.matrix;
+  how.b_transposed = true;
+  how.rows = count;
+  how.columns = rows_;
+  how.inner = columns_;
+  products.multiply(how);
+}
+
+void DeviceWeights::multiply_back(CudaProducts& products, CudaProduct how, const Prepared& own,
+                                  std::int64_t count, const void* of_sums, void* of_inputs) const {
+  how.sums_number = number_;
+  how.a = of_sums;
+  how.b = own.matrix;
+  how.rows = count;
+  how.columns = columns_;
+  how.inner = rows_;
+  how.sums = of_inputs;
+  products.multiply(how);
+}
+
+void DeviceWeights::add_gradient(CudaProducts& products, CudaProduct how, std::int64_t count,
+                                 const void* of_sums, const void* inputs, float* sums) const {
+  how.a = of_sums;
+  how.a_transposed = how.adds = true;
+  how.b = inputs;
+  how.rows = rows_;
+  how.columns = columns_;
+  how.inner = count;
+  how.sums = sums;
+  products.multiply(how);
+}
+
 float* DeviceWeights::take_sums(Carver& carver, float* gradient) const {
   return pattern_ == nullptr ? gradient : take_floats(carver, whole());
 }

@@ -11,6 +11,7 @@
 #include "ebb/cell/pattern.h"
 #include "ebb/core/carver.h"
 #include "ebb/device/cuda_arrays.h"
+#include "ebb/device/cuda_products.h"
 
 namespace ebb {
 
@@ -33,6 +34,17 @@ class DeviceWeights {
   // Once, before the first prepare. The weights must be there until the work is done.
   void begin(const Prepared& own, void* stream) const;
   void prepare(const Prepared& own, const float* parameters, void* stream) const;
+
+  // Products of `count` rows with the weights [R,C]; `how` has the number that is multiplied and, for sums, where they go.
+  // Sums [count,R] of inputs [count,C].
+  void multiply(CudaProducts& products, CudaProduct how, const Prepared& own, std::int64_t count,
+                const void* inputs) const;
+  // The gradient of the inputs, in the number, from that of the sums.
+  void multiply_back(CudaProducts& products, CudaProduct how, const Prepared& own,
+                     std::int64_t count, const void* of_sums, void* of_inputs) const;
+  // That of the weights, added to `sums`.
+  void add_gradient(CudaProducts& products, CudaProduct how, std::int64_t count,
+                    const void* of_sums, const void* inputs, float* sums) const;
 
   // Where products add the gradient: `gradient` itself, laid out as the parameters, or sums_bytes() of the carver. 0 to begin with.
   float* take_sums(Carver& carver, float* gradient) const;

@@ -200,15 +200,9 @@ void GatedLayer::add_inputs(const DeviceWork& work, const Prepared& own, std::in
   if (options_.bias) cuda_repeat(number(), sums, own.bias, rows, columns, work.stream);
   CudaProduct product = product_of_numbers();
   product.sums_number = number();
-  product.a = x;
-  product.b = own.w_ih.matrix;
-  product.b_transposed = true;
-  product.rows = rows;
-  product.columns = columns;
-  product.inner = options_.inputs;
   product.sums = sums;
   product.adds = options_.bias;
-  work.products->multiply(product);
+  input_.multiply(*work.products, product, own.w_ih, rows, x);
 }
 
 // A gru's h in the number's type.
@@ -320,15 +314,8 @@ void GatedLayer::reverse(const DeviceWork& work, const std::byte* prepared, cons
   back.sharpness = options_.sharpness;
   gated_backward(shape(given.steps), back, work.stream);
   if (given.of_x != nullptr) {
-    CudaProduct product = product_of_numbers();
-    product.sums_number = number();
-    product.a = of_inputs;
-    product.b = own.w_ih.matrix;
-    product.rows = given.steps * options_.batch;
-    product.columns = options_.inputs;
-    product.inner = gates() * options_.hidden;
-    product.sums = given.of_x;
-    work.products->multiply(product);
+    input_.multiply_back(*work.products, product_of_numbers(), own.w_ih,
+                         given.steps * options_.batch, of_inputs, given.of_x);
   }
   add_gradients(work, own, given, scratch, of_inputs);
   if (options_.learns_threshold)
@@ -340,30 +327,13 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
   const Parameters at = parameters();
   const Sums sums = sums_at(given.sums, given.gradient);
   const std::int64_t columns = gates() * options_.hidden, rows = given.steps * options_.batch;
-  CudaProduct product = product_of_numbers();
-  product.inner = rows;
-  product.adds = true;
-  product.a_transposed = true;
-  product.rows = columns;
-  const auto add_weights = [&](const std::byte* of, const void* by, std::int64_t width, float* to) {
-    product.a = of;
-    product.b = by;
-    product.columns = width;
-    product.sums = to;
-    work.products->multiply(product);
-  };
-  add_weights(of_inputs, given.x, options_.inputs, sums.w_ih);
-  add_weights(scratch.of_sums, tape_at(given.tape).hs, options_.hidden, sums.w_hh);
+  const CudaProduct product = product_of_numbers();
+  input_.add_gradient(*work.products, product, rows, of_inputs, given.x, sums.w_ih);
+  recurrent_.add_gradient(*work.products, product, rows, scratch.of_sums, tape_at(given.tape).hs,
+                          sums.w_hh);
   if (!options_.bias) return;
-  // Sums over rows as products with ones, whose order of additions is fixed as well.
-  product.a = own.ones;
-  product.a_transposed = false;
-  product.rows = 1;
-  product.columns = columns;
   const auto add_bias = [&](const std::byte* of, float* to) {
-    product.b = of;
-    product.sums = to;
-    work.products->multiply(product);
+    add_rows(work, product, {own.ones, of, rows, columns}, to);
   };
   add_bias(scratch.of_sums, given.gradient + at.bias_hh);
   if (has_apart()) add_bias(of_inputs, given.gradient + at.bias_ih);
@@ -371,16 +341,8 @@ void GatedLayer::add_gradients(const DeviceWork& work, const Prepared& own, cons
 
 void GatedLayer::add_thresholds(const DeviceWork& work, const Prepared& own,
                                 const float* of_thresholds, float* gradient) const {
-  CudaProduct product;
-  product.number = CudaNumber::f32;
-  product.a = own.samples;
-  product.b = of_thresholds;
-  product.rows = 1;
-  product.columns = options_.hidden;
-  product.inner = options_.batch;
-  product.sums = gradient;
-  product.adds = true;
-  work.products->multiply(product);
+  add_rows(work, product_of_floats(), {own.samples, of_thresholds, options_.batch, options_.hidden},
+           gradient);
 }
 
 void GatedLayer::finish(const std::byte* prepared, const std::byte* memory, float* gradient,

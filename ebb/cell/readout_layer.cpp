@@ -97,15 +97,9 @@ void ReadoutLayer::run(const DeviceWork& work, const Prepared& own, std::int64_t
   if (options_.bias)
     cuda_repeat(CudaNumber::f32, outputs, own.bias, rows, options_.hidden, work.stream);
   CudaProduct product = product_of_numbers();
-  product.a = x;
-  product.b = own.w_ih.matrix;
-  product.b_transposed = true;
-  product.rows = rows;
-  product.columns = options_.hidden;
-  product.inner = options_.inputs;
   product.sums = outputs;
   product.adds = options_.bias;
-  work.products->multiply(product);
+  input_.multiply(*work.products, product, own.w_ih, rows, x);
   if (!options_.leaky) return;
   leaky_forward({steps, options_.batch, options_.hidden}, own.decays, before, outputs, after,
                 work.stream);
@@ -172,44 +166,18 @@ void ReadoutLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
     cuda_add(number(), scratch.rounded, of_sums, nullptr, rows * outputs, work.stream);
     read = scratch.rounded;
   }
-  CudaProduct product = product_of_numbers();
-  if (given.of_x != nullptr) {
-    product.sums_number = number();
-    product.a = read;
-    product.b = own.w_ih.matrix;
-    product.rows = rows;
-    product.columns = options_.inputs;
-    product.inner = outputs;
-    product.sums = given.of_x;
-    work.products->multiply(product);
-  }
-  product = product_of_numbers();
-  product.a = read;
-  product.a_transposed = product.adds = true;
-  product.b = given.x;
-  product.rows = outputs;
-  product.columns = options_.inputs;
-  product.inner = rows;
-  product.sums = sums_at(given.sums, given.gradient);
-  work.products->multiply(product);
-  // Sums over rows as products with ones, whose order of additions is fixed as well.
-  product = {};
-  product.tf32 = false;
-  product.adds = true;
-  product.a = own.ones;
-  product.rows = 1;
-  product.columns = outputs;
+  const CudaProduct product = product_of_numbers();
+  if (given.of_x != nullptr)
+    input_.multiply_back(*work.products, product, own.w_ih, rows, read, given.of_x);
+  input_.add_gradient(*work.products, product, rows, read, given.x,
+                      sums_at(given.sums, given.gradient));
   if (options_.bias) {
-    product.b = of_sums;
-    product.inner = rows;
-    product.sums = given.gradient + at.bias;
-    work.products->multiply(product);
+    add_rows(work, product_of_floats(), {own.ones, of_sums, rows, outputs},
+             given.gradient + at.bias);
   }
   if (options_.leaky && options_.learns_tau) {
-    product.b = scratch.of_decays;
-    product.inner = options_.batch;
-    product.sums = given.gradient + at.tau;
-    work.products->multiply(product);
+    add_rows(work, product_of_floats(), {own.ones, scratch.of_decays, options_.batch, outputs},
+             given.gradient + at.tau);
   }
 }
 

@@ -208,15 +208,9 @@ void SpikingLayer::add_inputs(const DeviceWork& work, const Prepared& own, std::
   if (options_.bias) cuda_repeat(number(), sums, own.bias, rows, options_.hidden, work.stream);
   CudaProduct product = product_of_numbers();
   product.sums_number = number();
-  product.a = x;
-  product.b = own.w_ih.matrix;
-  product.b_transposed = true;
-  product.rows = rows;
-  product.columns = options_.hidden;
-  product.inner = options_.inputs;
   product.sums = sums;
   product.adds = options_.bias;
-  work.products->multiply(product);
+  input_.multiply(*work.products, product, own.w_ih, rows, x);
 }
 
 void SpikingLayer::run(const DeviceWork& work, const Prepared& own, std::int64_t steps,
@@ -284,14 +278,10 @@ void SpikingLayer::reverse(const DeviceWork& work, const std::byte* prepared, co
   if (options_.recurrent) {
     CudaProduct product = product_of_numbers();
     product.sums_number = number();
-    product.a = tape.spikes;
-    product.b = own.w_hh.matrix;
-    product.b_transposed = true;
-    product.rows = given.steps * options_.batch;
-    product.columns = product.inner = options_.hidden;
     product.sums = scratch.sums;
     product.adds = true;
-    work.products->multiply(product);
+    recurrent_.multiply(*work.products, product, own.w_hh, given.steps * options_.batch,
+                        tape.spikes);
     SpikingRecall recall;
     recall.parameters = own.numbers;
     recall.sums = scratch.sums;
@@ -325,51 +315,21 @@ void SpikingLayer::add_gradients(const DeviceWork& work, const Prepared& own, co
   const Parameters at = parameters();
   const Sums sums = sums_at(given.sums, given.gradient);
   const std::int64_t hidden = options_.hidden, rows = given.steps * options_.batch;
-  CudaProduct product = product_of_numbers();
-  if (given.of_x != nullptr) {
-    product.sums_number = number();
-    product.a = scratch.sums;
-    product.b = own.w_ih.matrix;
-    product.rows = rows;
-    product.columns = options_.inputs;
-    product.inner = hidden;
-    product.sums = given.of_x;
-    work.products->multiply(product);
-  }
-  product = product_of_numbers();
-  product.inner = rows;
-  product.adds = product.a_transposed = true;
-  product.a = scratch.sums;
-  product.rows = hidden;
-  product.b = given.x;
-  product.columns = options_.inputs;
-  product.sums = sums.w_ih;
-  work.products->multiply(product);
+  const CudaProduct product = product_of_numbers();
+  if (given.of_x != nullptr)
+    input_.multiply_back(*work.products, product, own.w_ih, rows, scratch.sums, given.of_x);
+  input_.add_gradient(*work.products, product, rows, scratch.sums, given.x, sums.w_ih);
   if (options_.recurrent) {
-    product.b = tape_at(given.tape).spikes;
-    product.columns = hidden;
-    product.sums = sums.w_hh;
-    work.products->multiply(product);
+    recurrent_.add_gradient(*work.products, product, rows, scratch.sums, tape_at(given.tape).spikes,
+                            sums.w_hh);
   }
-  // Sums over rows as products with ones, whose order of additions is fixed as well.
-  product.a_transposed = false;
-  product.rows = 1;
-  product.columns = hidden;
-  if (options_.bias) {
-    product.a = own.ones;
-    product.b = scratch.sums;
-    product.sums = given.gradient + at.bias;
-    work.products->multiply(product);
-  }
-  product.number = CudaNumber::f32;
-  product.tf32 = false;
-  product.a = own.samples;
-  product.inner = options_.batch;
+  if (options_.bias)
+    add_rows(work, product, {own.ones, scratch.sums, rows, hidden}, given.gradient + at.bias);
   for (int k = 0; k < numbers(); ++k) {
     if (!learns(k)) continue;
-    product.b = scratch.of_numbers + k * units();
-    product.sums = given.gradient + at.numbers + k * hidden;
-    work.products->multiply(product);
+    add_rows(work, product_of_floats(),
+             {own.samples, scratch.of_numbers + k * units(), options_.batch, hidden},
+             given.gradient + at.numbers + k * hidden);
   }
 }
 
