@@ -110,6 +110,12 @@ class Checks:
         passed = re.search(r"\[  PASSED  \] (\d+) test", out)
         assert passed and int(passed[1]) > 0, f"no case of {program} is named {cases}"
 
+    def refused(self, words: str, *parts: str) -> None:
+        """A command that must fail, in these words."""
+        done = subprocess.run([self.build / "ebb", *words.split()], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0, f"ebb {words} ends with 0"
+        has(done.stderr, *parts)
+
     def ebb(self, words: str) -> str:
         return self.run(self.build / "ebb", *words.split())
 
@@ -159,6 +165,8 @@ def check_cell(checks: Checks) -> None:
     checks.check("cell: threads and options", lambda: checks.suite("cell_test", "Threads.*:Options.*"))
     checks.check("cell: ebb train --help", lambda: has(checks.ebb("train --help"), "toy: a cell for the tests"))
     checks.check("cell: ebb train", trained)
+    on_gpu = "train --task adding --steps 20 --cell toy --hidden 32 --batch 4 --budget 1GiB --plan-only --device cuda"
+    checks.check("cell: not on a GPU", lambda: checks.refused(on_gpu, "'toy', which a device does not run"))
     if python := python_with_torch():
         checks.check("cell: its PyTorch version", lambda: like_torch(python))
     else:
