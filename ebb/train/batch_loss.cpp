@@ -46,9 +46,9 @@ void BatchLoss<Number>::output(std::int64_t t, std::span<const Number> output) {
       score_.loss -= std::log(std::max(shares_[target], 1e-300));
     } else {
       for (std::size_t i = 0; i < own.size(); ++i) {
-        const double off = static_cast<double>(own[i]) -
-                           static_cast<double>(batch_->targets[place * own.size() + i]);
-        if (!std::isnan(off)) score_.loss += off * off / static_cast<double>(own.size());
+        const float target = batch_->targets[place * own.size() + i];
+        const double off = static_cast<double>(own[i]) - static_cast<double>(target);
+        if (!std::isnan(target)) score_.loss += off * off / static_cast<double>(own.size());
       }
     }
   }
@@ -72,9 +72,9 @@ bool BatchLoss<Number>::gradient(std::int64_t t, std::span<const Number> output,
       if (shape_.classes) {
         d = shares_[i] - (at(batch_->classes[place]) == i ? 1 : 0);
       } else {
-        const double off =
-            static_cast<double>(own[i]) - static_cast<double>(batch_->targets[place * count + i]);
-        d = std::isnan(off) ? 0 : 2 * off / static_cast<double>(count);
+        const float target = batch_->targets[place * count + i];
+        const double off = static_cast<double>(own[i]) - static_cast<double>(target);
+        d = std::isnan(target) ? 0 : 2 * off / static_cast<double>(count);
       }
       gradient[from + i] = static_cast<Number>(scale_ * d);
     }

@@ -47,6 +47,21 @@ TEST(BatchLoss, CrossEntropyByHand) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(gradient[i], right[i], 1e-15) << i;
 }
 
+// A net whose outputs are no numbers has no loss of 0.
+TEST(BatchLoss, OutputsThatAreNotNumbersAreNotLeftOut) {
+  Batch batch;
+  batch.targets = {1, kNone};
+  BatchLoss<float> loss(shape_of(1, 1, false, false), 2);
+  loss.set(batch, 1);
+  const std::vector<float> output{kNone, kNone};
+  loss.output(0, output);
+  EXPECT_TRUE(std::isnan(loss.score().loss));
+  std::vector<float> gradient(2);
+  ASSERT_TRUE(loss.gradient(0, output, gradient));
+  EXPECT_TRUE(std::isnan(gradient[0]));
+  EXPECT_EQ(gradient[1], 0);
+}
+
 TEST(BatchLoss, SquaredErrorByHand) {
   Batch batch;
   batch.targets = {1, 2, 3, 4};
