@@ -31,12 +31,22 @@ void refuse(const char* what) {
               "leave it out, or train on the cpu");
 }
 
+// Beyond the end of a sequence a GPU runs on. An adlif's current and membrane die away there for any time constants if `a` is 0 to 1.
+bool may_overflow(const LayerOptions& layer) {
+  if (layer.cell == "rnn_relu") return true;
+  if (layer.cell != "adlif") return false;
+  return layer.train_tau || (layer.a && (*layer.a < 0 || *layer.a > 1));
+}
+
 void check(const LearnerSetup& setup, const Batch& sample) {
   const TrainOptions& options = setup.options;
-  if (options.layer.cell == "rnn_relu" && !sample.lengths.empty()) {
+  if (may_overflow(options.layer) && !sample.lengths.empty()) {
+    const bool relu = options.layer.cell == "rnn_relu";
     throw Error(ErrorCode::invalid_argument,
-                "the cell is rnn_relu and sequences have different lengths; a GPU runs on beyond "
-                "their ends, where its states may overflow",
+                std::string("the cell is ") +
+                    (relu ? "rnn_relu" : "adlif, whose `a` learns or is not within 0 to 1,") +
+                    " and sequences have different lengths; a GPU runs on beyond their ends, where "
+                    "its states may overflow",
                 {}, "take another cell, or train on the cpu");
   }
   if (options.dropout != 0) refuse("dropout is set");
@@ -75,7 +85,9 @@ DeviceNetworkOptions on_device(const LearnerSetup& setup, const Batch& sample) {
   return wanted;
 }
 
-DevicePlan that_keeps_all(DeviceNetworkOptions options) {
+// Not in the chunk that a checkpoint may have kept: shares of what that takes mean the same when a run goes on.
+DevicePlan that_keeps_all(DeviceNetworkOptions options, std::int64_t chunk) {
+  options.chunk = chunk;
   options.strategy = "store_all";
   options.budget = kUnlimited;
   options.host_budget = 0;
@@ -115,6 +127,12 @@ class CurrentDevice {
  private:
   int before_ = 0, index_ = 0;
 };
+
+// What gradients on the device are multiplied with, a power of two: those of a mean over many targets are smaller than half precision
+// has numbers for.
+double scaled_by(const std::string& number, double scale) {
+  return number == "f16" ? std::exp2(std::floor(std::log2(1 / scale))) : 1;
+}
 
 // Whether gradients of several windows or processes become one.
 bool adds_up(const LearnerSetup& setup, std::int64_t windows) {
@@ -168,7 +186,8 @@ struct DeviceLearner::OnDevice {
   DeviceMemory inputs, targets, outputs, losses, right, sums;
   std::array<DeviceMemory, 2> states;  // of several windows: before and after one of them
   DeviceMemory gradient;               // of several windows or processes, added up
-  const float* whole = nullptr;        // the gradient as far as it is added up
+  const float* whole = nullptr;        // the gradient as far as it is added up,
+  double scaled = 1;                   // times this
   std::vector<std::int32_t> classes;   // what is uploaded as targets
   std::vector<float> numbers;
 };
@@ -178,7 +197,7 @@ DeviceLearner::DeviceLearner(const LearnerSetup& setup, const Batch& sample)
       wanted_(on_device(setup, sample)),
       network_(on_host(setup)),
       optimiser_(setup.options.optimiser, network_.values().size()),
-      everything_(that_keeps_all(wanted_)) {
+      everything_(that_keeps_all(wanted_, on_host(setup).chunk)) {
   const TrainOptions& options = setup_.options;
   const Bytes plain = everything_.plan.prediction.peak[0] * windows();
   wanted_.budget = budget_bytes(options, plain);
@@ -190,7 +209,9 @@ DeviceLearner::DeviceLearner(const LearnerSetup& setup, const Batch& sample)
     throw in_unit_of(options.budget, plain, error);
   }
   if (setup_.plans_only) {
-    if (cuda_missing().empty()) check_device_takes(wanted_);
+    if (!cuda_missing().empty()) return;
+    const CurrentDevice current(parse_training_device(options.device), setup_.local_rank);
+    check_device_takes(wanted_);
     return;
   }
   device_ = std::make_unique<OnDevice>(setup_, wanted_, windows());
@@ -212,6 +233,7 @@ DevicePlan DeviceLearner::planned(Bytes budget) const {
 void DeviceLearner::run(const Batch& batch, double scale, bool learns,
                         const std::stop_token& stop) {
   OnDevice& own = *device_;
+  own.scaled = learns ? scaled_by(wanted_.number, scale) : 1;
   const TaskShape& shape = setup_.shape;
   const std::int64_t samples = wanted_.batch, width = wanted_.time_steps;
   const std::int64_t rows = width * samples;
@@ -270,7 +292,7 @@ void DeviceLearner::run(const Batch& batch, double scale, bool learns,
     losses.outputs = OnDevice::floats(own.outputs);
     losses.rows = rows;
     losses.columns = shape.outputs;
-    losses.scale = static_cast<float>(scale);
+    losses.scale = static_cast<float>(scale * own.scaled);
     losses.gradient = learns ? OnDevice::floats(own.outputs) : nullptr;
     losses.losses = OnDevice::floats(own.losses);
     losses.right = OnDevice::floats(own.right);
@@ -319,7 +341,7 @@ void DeviceLearner::sum_gradient(Ranks& ranks) {
 }
 
 double DeviceLearner::step(double rate) {
-  return device_->optimiser.step(device_->network.values(), device_->whole, rate);
+  return device_->optimiser.step(device_->network.values(), device_->whole, rate, device_->scaled);
 }
 
 Score DeviceLearner::test(const Batch& batch) {

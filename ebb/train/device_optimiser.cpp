@@ -48,14 +48,15 @@ Bytes DeviceOptimiser::bytes(const OptimiserOptions& options, std::int64_t param
   return moments(options) * parameters * kNumber + kSumsBytes;
 }
 
-double DeviceOptimiser::step(float* values, const float* gradient, double rate) {
+double DeviceOptimiser::step(float* values, const float* gradient, double rate, double scaled) {
   auto* const parts = reinterpret_cast<double*>(sums_.data());
   cuda_square_sums(parts, gradient, parameters_, nullptr);
   std::vector<double> sums(kSums);
   sums_.download(sums);
-  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0)) / scaled;
   if (!std::isfinite(norm)) return norm;
-  const StepNumbers<float> with = step_numbers<float>(options_, ++steps_, norm, rate);
+  StepNumbers<float> with = step_numbers<float>(options_, ++steps_, norm, rate);
+  with.scale /= static_cast<float>(scaled);
   for (const Part& part : learning_) {
     float* const own = values + part.offset;
     const float* const of = gradient + part.offset;

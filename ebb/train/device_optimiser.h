@@ -17,8 +17,9 @@ class DeviceOptimiser {
   // For parameters in that order. Throws like DeviceMemory.
   DeviceOptimiser(const OptimiserOptions& options, std::span<const NetworkParameter> layout);
 
-  // As Optimiser::step, for arrays on the device; what does not learn stays as it is. Waits for the gradient.
-  double step(float* values, const float* gradient, double rate);
+  // As Optimiser::step, for arrays on the device; what does not learn stays as it is. Waits for the gradient, which is given in units
+  // of 1 / `scaled`, a power of two.
+  double step(float* values, const float* gradient, double rate, double scaled = 1);
 
   // To and from one with the same options on the host.
   void fetch(Optimiser<float>& to) const;

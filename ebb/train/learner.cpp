@@ -16,10 +16,19 @@ using Kind = TrainingDevice::Kind;
 
 // What only a GPU has is an error for who asked for the CPU. A run that was begun on a GPU, or was to begin on any device, goes on
 // without.
-void check_for_host(const LearnerSetup& setup, Kind asked) {
+// `passed_over`: why a GPU that is there does not run the net.
+void check_for_host(const LearnerSetup& setup, Kind asked, const std::string& passed_over) {
   const TrainOptions& options = setup.options;
   if (setup.resumes) return;
   if (is_device_number(options.dtype)) {
+    if (!passed_over.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "dtype is " + options.dtype +
+                      ", which only a GPU computes with, and the one that is there does not run "
+                      "the net: " +
+                      passed_over,
+                  {}, "change the net, or take float or double to train on the cpu");
+    }
     fail(ErrorCode::invalid_argument, "dtype is ", options.dtype,
          ", which only a GPU computes with; train on one, or take float or double");
   }
@@ -51,7 +60,7 @@ std::unique_ptr<Learner<Number>> make_learner(const LearnerSetup& setup, const B
     fail(ErrorCode::invalid_argument, "dtype is double, and device is ", setup.options.device,
          "; a GPU computes with float, tf32, bf16 or f16");
   }
-  check_for_host(setup, asked);
+  check_for_host(setup, asked, passed_over);
   return std::make_unique<HostLearner<Number>>(setup, sample, passed_over);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "ebb/core/random.h"
 #include "ebb/device/device_memory.h"
 #include "ebb/store/slow_tier.h"
+#include "ebb/train/learner.h"
 #include "ebb/train/train.h"
 #include "tests/data/made_files.h"
 #include "tests/message_of.h"
@@ -21,6 +23,7 @@
 namespace ebb::test::device_train_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class DeviceTrain : public ::testing::Test {
@@ -154,8 +157,13 @@ TEST_F(DeviceTrain, OptimisersAreTheCpus) {
     options.optimiser.clip = 0.5;
     if (kind == OptimiserKind::sgd) options.optimiser.momentum = 0.8;
     const std::vector<double> device = curve(options);
+    options.dtype = "f16";
+    const std::vector<double> half = curve(options);
+    options.dtype = "float";
     options.device = "cpu";
-    expect_near(device, curve(options), 2e-3);
+    const std::vector<double> cpu = curve(options);
+    expect_near(device, cpu, 2e-3);
+    expect_near(half, cpu, 3e-2);
   }
 }
 
@@ -221,6 +229,62 @@ TEST_F(DeviceTrain, AnotherBudgetLaterGivesTheSameBits) {
   options.device_chunk = 0;  // it would have been another one
   Ranks ranks;
   EXPECT_GT(plan_training(options, {}, ranks).chunk, kept);
+}
+
+// A share is of what keeping everything takes, whatever the chunk that the run keeps.
+TEST_F(DeviceTrain, SharesMeanTheSameWhenARunGoesOn) {
+  TrainOptions options = small("adding", "lstm");
+  options.steps = 400;
+  options.chunk = 0;
+  for (const char* const budget : {"5%", "20%"}) {
+    SCOPED_TRACE(budget);
+    options.budget = budget;
+    const TemporaryFolder folder;
+    TrainSettings settings;
+    settings.out = folder.path();
+    TrainPlan begun, later;
+    settings.planned = [&](const TrainPlan& plan) { begun = plan; };
+    curve(options, settings);
+    TrainOptions goes_on = checkpoint_options(folder.path());
+    EXPECT_GT(goes_on.device_chunk, 0);
+    goes_on.iterations = 5;
+    settings.resume = true;
+    settings.planned = [&](const TrainPlan& plan) { later = plan; };
+    curve(goes_on, settings);
+    EXPECT_EQ(later.plain, begun.plain);
+    EXPECT_EQ(later.budget, begun.budget);
+    EXPECT_EQ(later.chunk, begun.chunk);
+    EXPECT_EQ(later.peak, begun.peak);
+  }
+}
+
+// A mean over many targets has gradients that numbers of half precision are too far apart for.
+TEST_F(DeviceTrain, HalfPrecisionHasNumbersForSmallGradients) {
+  LearnerSetup setup;
+  setup.options = small("adding", "gru");
+  setup.options.dtype = "f16";
+  setup.options.optimiser.clip = 0;
+  setup.shape.steps = setup.options.steps;
+  setup.shape.inputs = 2;
+  setup.shape.outputs = 1;
+  setup.shape.classes = false;
+  setup.shape.every_step = false;
+  Batch batch;
+  const Random random(5);
+  for (std::uint64_t i = 0; i < 40 * 3 * 2; ++i)
+    batch.values.push_back(static_cast<float>(random.uniform(i)));
+  batch.targets = {1, 2, 3};
+  for (const char* const strategy : {"auto", "truncated:16"}) {
+    setup.options.strategy = strategy;
+    const std::unique_ptr<Learner<float>> learner = make_learner<float>(setup, batch);
+    const auto norm = [&](double scale) {
+      learner->learn(batch, scale, 0, {});
+      return learner->step(0);
+    };
+    const double whole = norm(1);
+    EXPECT_GT(whole, 0.1);
+    EXPECT_NEAR(norm(1e-9), 1e-9 * whole, 1e-12 * whole);
+  }
 }
 
 TEST_F(DeviceTrain, TruncatedGradientsAreTheCpus) {
@@ -351,7 +415,24 @@ TEST_F(DeviceTrain, RefusesWhatADeviceDoesNotRun) {
   const Spikes spikes;
   refused("rnn_relu and sequences have different lengths", spikes.options("rnn_relu"),
           [](TrainOptions&) {});
+  for (const bool learns : {false, true}) {
+    refused("adlif, whose `a` learns or is not within 0 to 1, and sequences have different lengths",
+            spikes.options("adlif"), [&](TrainOptions& o) {
+              if (learns) {
+                o.layer.train_tau = true;
+              } else {
+                o.layer.a = -0.5;
+              }
+            });
+  }
   TrainOptions other = lstm;
+  other.layer.hidden = 100;
+  other.dtype = "bf16";
+  other.device = "auto";
+  EXPECT_THAT(refusal(ErrorCode::invalid_argument, other),
+              AllOf(HasSubstr("dtype is bf16, which only a GPU computes with"),
+                    HasSubstr("must be a multiple of 32"), HasSubstr("train on the cpu")));
+  other = lstm;
   other.device = "cuda:77";
   EXPECT_THAT(refusal(ErrorCode::unavailable, other),
               HasSubstr("device is cuda:77, but there are"));
