@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/experiments/device_async_bench.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ebb/core/error.h"
@@ -59,6 +60,7 @@ class DeviceAsyncBench {
   void measure(DeviceTrial trial) {
     tell(trial);
     trials_.run(trial);
+    results_.parameters = std::max(results_.parameters, trial.parameters);
     set_ratios(trial, trials_.plain(trial.time_steps, setup_.hidden));
     results_.trials.push_back(std::move(trial));
   }
@@ -67,7 +69,7 @@ class DeviceAsyncBench {
     tell(asked("store_all", time_steps));
     DeviceTrial plain = trials_.plain(time_steps, setup_.hidden);
     plain.series = "steps";
-    results_.parameters = plain.parameters;
+    results_.parameters = std::max(results_.parameters, plain.parameters);
     results_.trials.push_back(std::move(plain));
 
     measure(asked("async", time_steps));

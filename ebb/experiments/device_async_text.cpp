@@ -16,7 +16,7 @@ using Row = std::vector<std::string>;
 
 void add_trial(const DeviceTrial& trial, Row& row) {
   if (!trial.trial.fits) {
-    row.push_back(does_not_fit(trial.trial));
+    row.push_back(unfit_words(trial));
     return;
   }
   row.insert(row.end(),

@@ -108,6 +108,12 @@ class DeviceDoubleBench {
         most_of(1, setup_.steps.value_or(kMostSteps), 1, kUnlimited, in_budget).count;
     DeviceTrial& plain = results_.plain = asked("store_all", most, setup_.hidden);
     trials_.run(plain);
+    if (!plain.trial.fits) {
+      throw Error(ErrorCode::out_of_memory,
+                  "the device has no room for plain backpropagation in " +
+                      format_bytes(setup_.budget) + " beside the weights",
+                  {}, "give a smaller budget or a smaller net");
+    }
     set_ratios(plain, plain);
   }
 

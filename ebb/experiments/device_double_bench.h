@@ -48,8 +48,9 @@ struct DeviceDoubleResults {
   }
 };
 
-// Throws Error(cancelled) after a stop, Error(infeasible_budget) where plain has no room for a single time step, Error(unavailable) where
-// there is no device, Error(invalid_argument) for a net that a device does not run.
+// Throws Error(cancelled) after a stop, Error(infeasible_budget) where plain has no room for a single time step, Error(out_of_memory)
+// where the device has less memory than the budget says, Error(unavailable) where there is no device, Error(invalid_argument) for a net that
+// a device does not run.
 DeviceDoubleResults run_device_double_bench(const DeviceDoubleSetup& setup);
 
 }  // namespace ebb

@@ -121,7 +121,7 @@ Goals goals_of(const DeviceDoubleSetup& setup, const DeviceDoubleResults& result
 std::string verdict(bool met) { return met ? ": met" : ": NOT met"; }
 
 std::string time_words(double ratio) {
-  return format_ratio(ratio) + (ratio <= kMarginal ? "" : " (over 1.1x)");
+  return format_ratio(ratio) + (ratio > kMarginal ? " (over 1.1x)" : "");
 }
 
 void write_goals(const DeviceDoubleSetup& setup, const DeviceDoubleResults& results,
@@ -201,6 +201,7 @@ std::string device_double_json(const DeviceDoubleSetup& setup, const DeviceDoubl
                    {"largest_met", goals.is_large}};
   const auto add_time = [&](const char* name, const DeviceTrial* trial) {
     if (trial == nullptr || !trial->trial.fits) return;
+    if (!std::isfinite(trial->trial.measured_ratio)) return;
     head["goals"][name] = trial->trial.measured_ratio;
     head["goals"][std::string(name) + "_met"] = trial->trial.measured_ratio <= kMarginal;
   };

@@ -43,7 +43,7 @@ void write_by_steps(const DeviceGruslysResults& results, std::ostream& out) {
     Row& row = rows.emplace_back(Row{same ? "" : std::to_string(trial.time_steps),
                                      memory_words(trial), strategy_words(trial)});
     if (!trial.trial.fits) {
-      row.push_back(does_not_fit(trial.trial));
+      row.push_back(unfit_words(trial));
       continue;
     }
     row.insert(row.end(),
@@ -58,6 +58,7 @@ void write_goal(const DeviceGruslysResults& results, std::ostream& out) {
   for (const DeviceTrial& trial : results.trials) {
     if (trial.series != "memory" || trial.percent != kGoalPercent || !trial.trial.fits) continue;
     const double ratio = trial.trial.measured_ratio;
+    if (!std::isfinite(ratio)) continue;
     Lines lines(out);
     lines.add("auto", "in 5 % of plain memory: predicted " +
                           format_ratio(trial.trial.predicted_ratio) + ", measured " +

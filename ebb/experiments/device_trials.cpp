@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ebb/core/error.h"
 #include "ebb/core/random.h"
@@ -98,31 +99,46 @@ void DeviceTrials::run(DeviceTrial& trial) {
   check_stop(stop_);
   std::vector<float> gradient;
   try {
-    Running running(options_of(trial), net_.rate);
-    const Plan& plan = running.net().plan();
-    trial.chunk = running.net().chunk();
-    trial.trial.fits = true;
-    trial.trial.chosen = plan.strategy;
-    trial.trial.parameters = plan.parameters;
-    trial.trial.predicted = plan.prediction;
-    running.run();
-    trial.slowest = 0;
-    for (int k = 0; k < repeat_; ++k) {
-      check_stop(stop_);
-      const Report report = running.run();
-      trial.pinned &= report.remarks.empty();
-      trial.slowest = std::max(trial.slowest, report.measured.seconds);
-      if (k == 0 || report.measured.seconds < trial.trial.measured.seconds)
-        trial.trial.measured = as_prediction(report.measured);
-    }
-    gradient = running.gradient();
-    trial.parameters = static_cast<std::int64_t>(gradient.size());
+    measure(trial, gradient);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::infeasible_budget) throw;
+    trial.trial.fits = false;
+    trial.too_large = error.code() == ErrorCode::out_of_memory;
+    if (!trial.too_large && error.code() != ErrorCode::infeasible_budget) throw;
     trial.trial.least_budget = error.least_budget();
     return;
   }
-  trial.trial.same_gradient = same_bits(gradient, reference(trial));
+  compare(trial, gradient);
+}
+
+void DeviceTrials::measure(DeviceTrial& trial, std::vector<float>& gradient) {
+  Running running(options_of(trial), net_.rate);
+  const Plan& plan = running.net().plan();
+  trial.chunk = running.net().chunk();
+  trial.trial.fits = true;
+  trial.trial.chosen = plan.strategy;
+  trial.trial.parameters = plan.parameters;
+  trial.trial.predicted = plan.prediction;
+  running.run();
+  trial.slowest = 0;
+  for (int k = 0; k < repeat_; ++k) {
+    check_stop(stop_);
+    const Report report = running.run();
+    trial.pinned &= report.remarks.empty();
+    trial.slowest = std::max(trial.slowest, report.measured.seconds);
+    if (k == 0 || report.measured.seconds < trial.trial.measured.seconds)
+      trial.trial.measured = as_prediction(report.measured);
+  }
+  gradient = running.gradient();
+  trial.parameters = static_cast<std::int64_t>(gradient.size());
+}
+
+void DeviceTrials::compare(DeviceTrial& trial, const std::vector<float>& gradient) {
+  try {
+    trial.trial.same_gradient = same_bits(gradient, reference(trial));
+    trial.compared = true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+  }
 }
 
 const std::vector<float>& DeviceTrials::reference(const DeviceTrial& like) {
@@ -162,9 +178,10 @@ const DeviceTrial& DeviceTrials::plain(std::int64_t time_steps, std::int64_t hid
 }
 
 void set_ratios(DeviceTrial& trial, const DeviceTrial& against) {
-  if (!trial.trial.fits || !against.trial.fits) return;
+  if (!trial.trial.fits) return;
   const auto ratio = [&](const Prediction& own, const Prediction& other) {
-    return trial.per_step(own) / against.per_step(other);
+    return against.trial.fits ? trial.per_step(own) / against.per_step(other)
+                              : std::numeric_limits<double>::quiet_NaN();
   };
   trial.trial.predicted_ratio = ratio(trial.trial.predicted, against.trial.predicted);
   trial.trial.measured_ratio = ratio(trial.trial.measured, against.trial.measured);

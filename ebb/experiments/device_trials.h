@@ -39,8 +39,10 @@ struct DeviceTrial {
       {};                     // time steps or units that fit; as many as were tried where
   bool more_may_fit = false;  // this is set
 
-  double slowest = 0;  // seconds of the slowest run, beside those of the best in trial.measured
-  bool pinned = true;  // see Report
+  double slowest = 0;      // seconds of the slowest run, beside those of the best in trial.measured
+  bool pinned = true;      // see Report
+  bool too_large = false;  // for the device, whatever the budget: then `trial` does not fit
+  bool compared = false;   // there was room for the gradient that trial.same_gradient is about
 
   double per_step(const Prediction& found) const {
     return found.seconds / static_cast<double>(time_steps);
@@ -59,15 +61,18 @@ class DeviceTrials {
   bool runs(const DeviceTrial& asked) const;
 
   // Fills in the trial: once to warm up and then the best of `repeat` runs. Gradients are compared, bit for bit, with those of keeping
-  // everything in memory without a limit, with the same chunk. Throws Error(cancelled) after a stop and what DeviceNetwork throws, but
-  // for budgets that do not fit.
+  // everything in memory without a limit, with the same chunk, if the device has room for that. Throws Error(cancelled) after a stop and
+  // what DeviceNetwork throws, but for budgets that do not fit and memory that runs out.
   void run(DeviceTrial& trial);
 
-  // Keeping everything in memory without a limit, with a chunk that is chosen; measured when it is first asked for.
+  // Keeping everything in memory without a limit, with a chunk that is chosen; measured when it is first asked for, if the device has
+  // room for it.
   const DeviceTrial& plain(std::int64_t time_steps, std::int64_t hidden);
 
  private:
   DeviceNetworkOptions options_of(const DeviceTrial& asked) const;
+  void measure(DeviceTrial& trial, std::vector<float>& gradient);
+  void compare(DeviceTrial& trial, const std::vector<float>& gradient);
   const std::vector<float>& reference(const DeviceTrial& like);
 
   DeviceNet net_;
@@ -79,7 +84,7 @@ class DeviceTrials {
   std::vector<float> reference_;
 };
 
-// Of a time step, against another trial's: what was predicted and what was measured.
+// Of a time step, against another trial's: what was predicted and what was measured. Not a number where the other was not run.
 void set_ratios(DeviceTrial& trial, const DeviceTrial& against);
 
 }  // namespace ebb

@@ -32,6 +32,13 @@ Json json_of(const DeviceTrial& trial) {
   if (trial.trial.fits) {
     json["spread"] = trial.spread();
     json["pinned"] = trial.pinned;
+    if (!trial.compared) json["same_gradient"] = Json();
+    for (const char* found : {"predicted", "measured"}) {
+      Json& ratio = json[found]["ratio"];
+      if (!std::isfinite(ratio.get<double>())) ratio = Json();
+    }
+  } else {
+    json["too_large"] = trial.too_large;
   }
   return json;
 }
@@ -42,6 +49,10 @@ std::string strategy_words(const DeviceTrial& trial) {
   if (trial.trial.strategy == "store_all") return "plain";
   if (trial.trial.strategy != "auto" || !trial.trial.fits) return trial.trial.strategy;
   return "auto: " + trial.trial.chosen;
+}
+
+std::string unfit_words(const DeviceTrial& trial) {
+  return trial.too_large ? "more than the device has" : does_not_fit(trial.trial);
 }
 
 std::string forwards_words(const DeviceTrial& trial) {
@@ -61,7 +72,7 @@ std::string moved_words(const DeviceTrial& trial) {
 
 void add_costs(const DeviceTrial& trial, std::vector<std::string>& row) {
   if (!trial.trial.fits) {
-    row.push_back(does_not_fit(trial.trial));
+    row.push_back(unfit_words(trial));
     return;
   }
   row.insert(row.end(),
@@ -94,10 +105,16 @@ void write_verdicts(std::span<const DeviceTrial> trials, std::ostream& out) {
   const bool pinned = std::ranges::all_of(trials, &DeviceTrial::pinned);
   if (!pinned) lines.add("transfers", "slow: the system gave no pinned memory");
   const bool same = std::ranges::all_of(trials, [](const DeviceTrial& trial) {
-    return !trial.trial.fits || trial.trial.same_gradient;
+    return !trial.trial.fits || !trial.compared || trial.trial.same_gradient;
   });
   lines.add("gradients", same ? "the same bits as plain's with the same chunk, in every run"
                               : "NOT the same bits as plain's with the same chunk");
+  const auto uncompared = std::ranges::count_if(
+      trials, [](const DeviceTrial& trial) { return trial.trial.fits && !trial.compared; });
+  if (uncompared > 0) {
+    lines.add("gradients", "not compared in " + std::to_string(uncompared) +
+                               " of them: no room on the device for plain's");
+  }
 }
 
 std::string device_json(Json head, std::span<const DeviceTrial> trials) {

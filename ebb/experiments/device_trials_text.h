@@ -15,6 +15,9 @@ namespace ebb {
 // "plain", "double", "auto: revolve"
 std::string strategy_words(const DeviceTrial& trial);
 
+// Why there are no figures: "does not fit (least 3 MiB)", "more than the device has".
+std::string unfit_words(const DeviceTrial& trial);
+
 // Time steps run forward for each one of the sequence: "1.97".
 std::string forwards_words(const DeviceTrial& trial);
 

@@ -221,7 +221,7 @@ Platform platform_of(const DeviceNetworkOptions& options, Bytes state) {
   platform.fast = options.budget;
   platform.copy_rate = kMemoryRate;
   if (options.host_budget > 0 && options.host_budget < state) {
-    fail(ErrorCode::invalid_argument, "host_budget is ", options.host_budget,
+    fail(ErrorCode::infeasible_budget, "host_budget is ", options.host_budget,
          " bytes, but a state of this network has ", state, "; give as many at least, or 0");
   }
   if (options.host_budget > 0) {

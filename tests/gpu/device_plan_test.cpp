@@ -20,11 +20,12 @@ DeviceNetworkOptions options_of(std::int64_t time_steps) {
   return options;
 }
 
-std::string words_of(const DeviceNetworkOptions& options) {
+std::string words_of(const DeviceNetworkOptions& options,
+                     ErrorCode code = ErrorCode::invalid_argument) {
   try {
     device_plan(options);
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(error.code(), code);
     return error.what();
   }
   return "no error";
@@ -147,7 +148,8 @@ TEST(DevicePlan, SaysWhatIsWrong) {
   EXPECT_NE(words_of(options).find("budget"), std::string::npos);
   options = options_of(10);
   options.host_budget = 100;
-  EXPECT_NE(words_of(options).find("host_budget is 100 bytes"), std::string::npos);
+  EXPECT_NE(words_of(options, ErrorCode::infeasible_budget).find("host_budget is 100 bytes"),
+            std::string::npos);
   options = options_of(10);
   options.layers.clear();
   EXPECT_NE(words_of(options).find("1 layer or more"), std::string::npos);

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "ebb/core/error.h"
+#include "ebb/device/cuda_products.h"
+#include "ebb/device/device_memory.h"
 #include "ebb/run/device_network.h"
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
@@ -38,6 +40,9 @@ json found_by(const std::string& name, const std::string& words) {
   EXPECT_EQ(outcome.err, "");
   return json::parse(outcome.out);
 }
+
+// Of a device that others use.
+constexpr Bytes kLeftBytes = CudaProducts::kWorkspace + (Bytes{160} << 10);
 
 void check(const json& point) {
   ASSERT_EQ(point["fits"], true) << point;
@@ -166,6 +171,18 @@ TEST(DeviceDouble, SaysWhyTheDeviceRefuses) {
   EXPECT_THAT(outcome.err, HasSubstr("must be a multiple of 32 in bf16"));
 }
 
+// Wide nets have states that are larger than what the host gives; the narrow one's fits.
+TEST(DeviceDouble, GoesOnWhereTheHostHasNoRoom) {
+  const json found =
+      found_by("double",
+               "--device cuda --number f32 --hidden 32 --batch 2 --input 8 "
+               "--weight-scale 40 --budget 24KiB --host-budget 1KiB --quick --steps 5 ");
+  ASSERT_EQ(found["series"]["largest"].size(), 5U);
+  const json& remote = found["series"]["largest"][2];
+  EXPECT_EQ(remote["strategy"], "single_remote");
+  EXPECT_LT(remote["most"], 128);
+}
+
 TEST(DeviceDouble, FailsWhereNothingFits) {
   const Outcome tight = command("bench double", "--device cuda --quick --budget 1KiB");
   EXPECT_EQ(tight.code, kDoesNotFit);
@@ -195,6 +212,26 @@ TEST(DeviceGruslys, WritesTablesAndCsv) {
   expect_text("gruslys", kGruslys,
               {"lstm, 8 inputs, 32 units", "keep all of 64", "(a) Time against memory",
                "(b) Seconds of a time step", "20 %", "no limit", "the same bits as plain's"});
+  expect_csv("gruslys", kGruslys, 3 + 2);
+}
+
+// What is left of the device has room for parts of plain's memory, not for all of it.
+TEST(DeviceGruslys, GoesOnWhereTheDeviceHasNoRoom) {
+  const DeviceMemory taken(cuda_free_bytes() - kLeftBytes);
+  const json found = found_by("gruslys", kGruslys);
+  const json& memory = found["series"]["memory"];
+  ASSERT_EQ(memory.size(), 1U + 2);
+  EXPECT_EQ(memory[0]["fits"], false);
+  EXPECT_EQ(memory[0]["too_large"], true);
+  EXPECT_GT(found["plain"], memory[1]["budget"]) << "known without a run";
+  EXPECT_GT(found["parameters"], 4 * 32 * 32);
+  const json& part = memory[1];
+  ASSERT_EQ(part["fits"], true) << part;
+  EXPECT_GT(part["measured"]["seconds"], 0);
+  EXPECT_EQ(part["measured"]["ratio"], nullptr) << "there is no plain to compare with";
+  EXPECT_EQ(part["same_gradient"], nullptr);
+  expect_text("gruslys", kGruslys,
+              {"more than the device has", "of them: no room on the device for plain's", "20 %"});
   expect_csv("gruslys", kGruslys, 3 + 2);
 }
 
