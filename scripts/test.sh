@@ -121,7 +121,7 @@ wheel_works() {
   "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index build/wheel/*.whl
   (cd "$fresh" && PYTHONPATH=$(../../.venv/bin/python -c 'import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))') \
     ./bin/python ../../scripts/wheel_smoke.py)
-  cmake --build build/python-wheel --target gated_program spiking_program
+  cmake --build build/python-wheel --target gated_program spiking_program training_program
 }
 
 quick_tests() {

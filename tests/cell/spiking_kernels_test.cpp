@@ -361,6 +361,30 @@ TEST(Spiking, WhatIsNotWanted) {
   apart.expect_right(1e-5);
   EXPECT_TRUE(std::isnan(apart.parameters_gradient[0]));
 }
+// Nobody fires, or all do in every step.
+template <class Cell>
+void check_extreme(bool fires, bool apart) {
+  Case c{19, 5, 32, 1};
+  c.apart = apart;
+  Emulated<Cell, float> run(c);
+  for (float& sum : run.given) sum = fires ? 20.F : -20.F;
+  if (apart) {
+    run.run_apart();
+  } else {
+    run.template run<16, 1>();
+  }
+  EXPECT_EQ(run.rate(), fires ? 1 : 0);
+  run.expect_right(1e-5);
+}
+TEST(Spiking, NobodyFiresOrAllDo) {
+  for (const bool fires : {false, true}) {
+    for (const bool apart : {false, true}) {
+      check_extreme<LifMath<false>>(fires, apart);
+      check_extreme<AlifMath>(fires, apart);
+      check_extreme<AdlifMath>(fires, apart);
+    }
+  }
+}
 TEST(Spiking, GivesUpWhereABlockIsMissing) {
   Emulated<LifMath<false>, float> run({3, 5, 64, 1});
   run.run<16, 1>(1);
