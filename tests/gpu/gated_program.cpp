@@ -4,11 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <string>
 
 #include "ebb/cell/gated.h"
-#include "tests/gpu/gpu_array.h"
+#include "tests/gpu/gpu_program.h"
 
 namespace ebb {
 namespace {
@@ -131,18 +130,10 @@ int run_all() {
       }
     }
   }
-  std::printf("%d segments, %d failed\n", ran, failed);
-  return failed == 0 ? 0 : 1;
+  return told("segments", ran, failed);
 }
 
 }  // namespace
 }  // namespace ebb
 
-int main() {
-  try {
-    return ebb::run_all();
-  } catch (const std::exception& error) {
-    std::printf("%s\n", error.what());
-    return 1;
-  }
-}
+int main() { return ebb::run_program(ebb::run_all); }

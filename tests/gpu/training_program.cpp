@@ -4,14 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <vector>
 
 #include "ebb/cell/leaky.h"
 #include "ebb/device/cuda_arrays.h"
 #include "ebb/device/cuda_training.h"
 #include "ebb/device/device_memory.h"
-#include "tests/gpu/gpu_array.h"
+#include "tests/gpu/gpu_program.h"
 
 namespace ebb {
 namespace {
@@ -152,18 +151,10 @@ int run_all() {
     count("leaky", leaky({1, 1, 1}, wants_all));
     count("leaky", leaky({9, 37, 11}, wants_all));
   }
-  std::printf("%d calls, %d failed\n", ran, failed);
-  return failed == 0 ? 0 : 1;
+  return told("calls", ran, failed);
 }
 
 }  // namespace
 }  // namespace ebb
 
-int main() {
-  try {
-    return ebb::run_all();
-  } catch (const std::exception& error) {
-    std::printf("%s\n", error.what());
-    return 1;
-  }
-}
+int main() { return ebb::run_program(ebb::run_all); }

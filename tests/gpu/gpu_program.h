@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays for programs that compute-sanitizer runs: each is an allocation of its own, as long as a contract says, so that an access beyond
-// it is seen.
+// What programs that compute-sanitizer runs have in common. Each of their arrays is an allocation of its own, as long as a contract says, so
+// that an access beyond it is seen.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <random>
 #include <vector>
@@ -91,6 +93,21 @@ inline bool finished(const char* what, std::initializer_list<const Array*> resul
     if (!each->all_finite()) return false;
   }
   return true;
+}
+
+// What a program says at its end, and its exit status.
+inline int told(const char* what, int ran, int failed) {
+  std::printf("%d %s, %d failed\n", ran, what, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+inline int run_program(int (*run_all)()) {
+  try {
+    return run_all();
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
+  }
 }
 
 }  // namespace ebb
