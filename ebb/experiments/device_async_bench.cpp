@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/experiments/device_async_bench.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "ebb/core/error.h"
@@ -27,6 +26,7 @@ class DeviceAsyncBench {
     const std::string missing = cuda_missing();
     if (!missing.empty()) fail(ErrorCode::unavailable, "bench async: ", missing);
     results_.device = cuda_device_name();
+    results_.parameters = trials_.plan_of_plain(setup_.steps.front(), setup_.hidden).parameter_size;
     for (const std::int64_t steps : setup_.steps) measure_length(steps);
     for (const std::int64_t chunk : setup_.chunks) {
       DeviceTrial trial = asked("async", setup_.steps.back());
@@ -60,7 +60,6 @@ class DeviceAsyncBench {
   void measure(DeviceTrial trial) {
     tell(trial);
     trials_.run(trial);
-    results_.parameters = std::max(results_.parameters, trial.parameters);
     set_ratios(trial, trials_.plain(trial.time_steps, setup_.hidden));
     results_.trials.push_back(std::move(trial));
   }
@@ -69,7 +68,6 @@ class DeviceAsyncBench {
     tell(asked("store_all", time_steps));
     DeviceTrial plain = trials_.plain(time_steps, setup_.hidden);
     plain.series = "steps";
-    results_.parameters = std::max(results_.parameters, plain.parameters);
     results_.trials.push_back(std::move(plain));
 
     measure(asked("async", time_steps));

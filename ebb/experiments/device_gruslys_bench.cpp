@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/experiments/device_gruslys_bench.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "ebb/core/error.h"
@@ -27,11 +26,9 @@ class DeviceGruslysBench {
     const std::string missing = cuda_missing();
     if (!missing.empty()) fail(ErrorCode::unavailable, "bench gruslys: ", missing);
     results_.device = cuda_device_name();
-    DeviceTrial plain;
-    plain.time_steps = setup_.steps;
-    plain.hidden = setup_.hidden;
-    plain.trial.strategy = "store_all";
-    results_.plain = trials_.planned(plain)->plan.prediction.peak[0];
+    const DevicePlan plain = trials_.plan_of_plain(setup_.steps, setup_.hidden);
+    results_.parameters = plain.parameter_size;
+    results_.plain = plain.plan.prediction.peak[0];
     add_plain("memory", setup_.steps);
     for (const std::int64_t percent : setup_.memory) measure("memory", setup_.steps, percent);
     for (const std::int64_t length : setup_.lengths) {
@@ -53,7 +50,6 @@ class DeviceGruslysBench {
   void add_plain(const char* series, std::int64_t time_steps) {
     tell(time_steps, "plain");
     DeviceTrial trial = trials_.plain(time_steps, setup_.hidden);
-    results_.parameters = std::max(results_.parameters, trial.parameters);
     trial.series = series;
     results_.trials.push_back(std::move(trial));
   }
@@ -69,7 +65,6 @@ class DeviceGruslysBench {
     trial.trial.strategy = "auto";
     trial.trial.budget = results_.plain * percent / 100;
     trials_.run(trial);
-    results_.parameters = std::max(results_.parameters, trial.parameters);
     set_ratios(trial, trials_.plain(time_steps, setup_.hidden));
     results_.trials.push_back(std::move(trial));
   }

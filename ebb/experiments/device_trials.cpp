@@ -57,6 +57,14 @@ bool same_bits(const std::vector<float>& one, const std::vector<float>& other) {
          std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0;
 }
 
+DeviceTrial keeping_everything(std::int64_t time_steps, std::int64_t hidden) {
+  DeviceTrial trial;
+  trial.time_steps = time_steps;
+  trial.hidden = hidden;
+  trial.trial.strategy = "store_all";
+  return trial;
+}
+
 }  // namespace
 
 DeviceNetworkOptions DeviceTrials::options_of(const DeviceTrial& asked) const {
@@ -99,22 +107,21 @@ void DeviceTrials::run(DeviceTrial& trial) {
   check_stop(stop_);
   std::vector<float> gradient;
   try {
-    measure(trial, gradient);
+    gradient = measure(trial);
   } catch (const Error& error) {
-    trial.trial.fits = false;
     trial.too_large = error.code() == ErrorCode::out_of_memory;
     if (!trial.too_large && error.code() != ErrorCode::infeasible_budget) throw;
     trial.trial.least_budget = error.least_budget();
     return;
   }
+  trial.trial.fits = true;
   compare(trial, gradient);
 }
 
-void DeviceTrials::measure(DeviceTrial& trial, std::vector<float>& gradient) {
+std::vector<float> DeviceTrials::measure(DeviceTrial& trial) {
   Running running(options_of(trial), net_.rate);
   const Plan& plan = running.net().plan();
   trial.chunk = running.net().chunk();
-  trial.trial.fits = true;
   trial.trial.chosen = plan.strategy;
   trial.trial.parameters = plan.parameters;
   trial.trial.predicted = plan.prediction;
@@ -128,8 +135,9 @@ void DeviceTrials::measure(DeviceTrial& trial, std::vector<float>& gradient) {
     if (k == 0 || report.measured.seconds < trial.trial.measured.seconds)
       trial.trial.measured = as_prediction(report.measured);
   }
-  gradient = running.gradient();
+  std::vector<float> gradient = running.gradient();
   trial.parameters = static_cast<std::int64_t>(gradient.size());
+  return gradient;
 }
 
 void DeviceTrials::compare(DeviceTrial& trial, const std::vector<float>& gradient) {
@@ -147,11 +155,8 @@ const std::vector<float>& DeviceTrials::reference(const DeviceTrial& like) {
            other.chunk == like.chunk;
   };
   if (reference_of_ && same(*reference_of_)) return reference_;
-  DeviceTrial wanted;
-  wanted.time_steps = like.time_steps;
-  wanted.hidden = like.hidden;
+  DeviceTrial wanted = keeping_everything(like.time_steps, like.hidden);
   wanted.chunk = like.chunk;
-  wanted.trial.strategy = "store_all";
   reference_of_.reset();
   Running running(options_of(wanted), net_.rate);
   running.run();
@@ -160,13 +165,15 @@ const std::vector<float>& DeviceTrials::reference(const DeviceTrial& like) {
   return reference_;
 }
 
+DevicePlan DeviceTrials::plan_of_plain(std::int64_t time_steps, std::int64_t hidden) const {
+  check_stop(stop_);
+  return device_plan(options_of(keeping_everything(time_steps, hidden)));
+}
+
 const DeviceTrial& DeviceTrials::plain(std::int64_t time_steps, std::int64_t hidden) {
   const auto [found, is_new] = plain_.try_emplace({time_steps, hidden});
   if (!is_new) return found->second;
-  DeviceTrial trial;
-  trial.time_steps = time_steps;
-  trial.hidden = hidden;
-  trial.trial.strategy = "store_all";
+  DeviceTrial trial = keeping_everything(time_steps, hidden);
   try {
     run(trial);
   } catch (...) {

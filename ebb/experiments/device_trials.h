@@ -65,13 +65,15 @@ class DeviceTrials {
   // what DeviceNetwork throws, but for budgets that do not fit and memory that runs out.
   void run(DeviceTrial& trial);
 
-  // Keeping everything in memory without a limit, with a chunk that is chosen; measured when it is first asked for, if the device has
-  // room for it.
+  // Keeping everything in memory without a limit, with a chunk that is chosen: its plan, and measured when it is first asked for, if the
+  // device has room for it.
+  DevicePlan plan_of_plain(std::int64_t time_steps, std::int64_t hidden) const;
   const DeviceTrial& plain(std::int64_t time_steps, std::int64_t hidden);
 
  private:
   DeviceNetworkOptions options_of(const DeviceTrial& asked) const;
-  void measure(DeviceTrial& trial, std::vector<float>& gradient);
+  // Returns the gradient.
+  std::vector<float> measure(DeviceTrial& trial);
   void compare(DeviceTrial& trial, const std::vector<float>& gradient);
   const std::vector<float>& reference(const DeviceTrial& like);
 

@@ -33,10 +33,6 @@ Json json_of(const DeviceTrial& trial) {
     json["spread"] = trial.spread();
     json["pinned"] = trial.pinned;
     if (!trial.compared) json["same_gradient"] = Json();
-    for (const char* found : {"predicted", "measured"}) {
-      Json& ratio = json[found]["ratio"];
-      if (!std::isfinite(ratio.get<double>())) ratio = Json();
-    }
   } else {
     json["too_large"] = trial.too_large;
   }

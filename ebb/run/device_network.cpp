@@ -70,7 +70,8 @@ DevicePlan device_plan(const DeviceNetworkOptions& options) {
   const Bytes standing = 2 * float_bytes(stack.parameter_size()) + stack.prepared_bytes() +
                          stack.sums_bytes() + CudaProducts::kWorkspace;
   return {stack.chunk(), planned.chain.at(0).state, planned.chain.at(0).tape,
-          standing,      stack.state_size(),        *planned.plan};
+          standing,      stack.state_size(),        stack.parameter_size(),
+          *planned.plan};
 }
 
 void check_device_takes(const DeviceNetworkOptions& options) {

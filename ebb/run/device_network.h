@@ -63,6 +63,7 @@ struct DevicePlan {
   Bytes state_bytes = 0, tape_bytes = 0;  // of one chunk
   Bytes standing_bytes = 0;               // see DeviceNetwork
   std::int64_t state_size = 0;            // see DeviceNetwork
+  std::int64_t parameter_size = 0;        // numbers that the network learns or keeps
   Plan plan;
 };
 DevicePlan device_plan(const DeviceNetworkOptions& options);

@@ -197,7 +197,7 @@ DeviceLearner::DeviceLearner(const LearnerSetup& setup, const Batch& sample)
       wanted_(on_device(setup, sample)),
       network_(on_host(setup)),
       optimiser_(setup.options.optimiser, network_.values().size()),
-      everything_(that_keeps_all(wanted_, on_host(setup).chunk)) {
+      everything_(that_keeps_all(wanted_, setup.options.chunk)) {
   const TrainOptions& options = setup_.options;
   const Bytes plain = everything_.plan.prediction.peak[0] * windows();
   wanted_.budget = budget_bytes(options, plain);

@@ -15,22 +15,18 @@ namespace {
 using Kind = TrainingDevice::Kind;
 
 // What only a GPU has is an error for who asked for the CPU. A run that was begun on a GPU, or was to begin on any device, goes on
-// without.
-// `passed_over`: why a GPU that is there does not run the net.
+// without. `passed_over` is why a GPU that is there does not run the net; empty: there is none, or nobody asked.
 void check_for_host(const LearnerSetup& setup, Kind asked, const std::string& passed_over) {
   const TrainOptions& options = setup.options;
   if (setup.resumes) return;
   if (is_device_number(options.dtype)) {
-    if (!passed_over.empty()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "dtype is " + options.dtype +
-                      ", which only a GPU computes with, and the one that is there does not run "
-                      "the net: " +
-                      passed_over,
-                  {}, "change the net, or take float or double to train on the cpu");
-    }
-    fail(ErrorCode::invalid_argument, "dtype is ", options.dtype,
-         ", which only a GPU computes with; train on one, or take float or double");
+    const bool has_gpu = !passed_over.empty();
+    throw Error(ErrorCode::invalid_argument,
+                "dtype is " + options.dtype + ", which only a GPU computes with" +
+                    (has_gpu ? ", and the one here does not run the net: " + passed_over : ""),
+                {},
+                has_gpu ? "change the net, or take float or double to train on the cpu"
+                        : "train on one, or take float or double");
   }
   constexpr Bytes large = Bytes{1} << 40;  // of which any share is something
   if (asked == Kind::cpu && host_budget_bytes(options, large) > 0) {
