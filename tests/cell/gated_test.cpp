@@ -67,7 +67,8 @@ TEST(Gated, EgruInTwoSegmentsIsTheSameBits) {
   copy(second, half);
   whole.run<16, 1>();
   first.run<16, 1>();
-  std::copy_n(first.outputs.end() - 5 * 32, 5 * 32, second.before.begin());
+  const auto of_a_step = static_cast<std::ptrdiff_t>(second.before.size());
+  std::copy_n(first.outputs.end() - of_a_step, of_a_step, second.before.begin());
   second.field_before = first.field_after;
   second.run<16, 1>();
   EXPECT_EQ(second.field_after, whole.field_after);
@@ -81,7 +82,7 @@ TEST(Gated, GradientsOfThresholdsThatNobodyWants) {
   run.over_gates = run.in_place = true;
   run.run<16, 1>();
   EXPECT_EQ(run.gave_up, 0);
-  EXPECT_EQ(run.thresholds_gradient, std::vector<float>(3 * 32));
+  EXPECT_EQ(run.thresholds_gradient, std::vector<float>(std::size_t{3} * 32));
   Emulated<EgruMath, float> apart({2, 3, 32, 1});
   apart.run<16, 1>();
   EXPECT_EQ(run.gates, apart.inputs_gradient);
