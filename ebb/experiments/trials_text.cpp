@@ -11,7 +11,7 @@ Json json_of(const Prediction& found, double ratio, std::int64_t time_steps,
              const Platform& platform) {
   return found_json({{"seconds_per_time_step", found.seconds / static_cast<double>(time_steps)},
                      {"seconds", found.seconds},
-                     {"ratio", std::isfinite(ratio) ? Json(ratio) : Json()}},
+                     {"ratio", ratio}},
                     found, platform);
 }
 
