@@ -22,6 +22,7 @@ from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with its type
     from ebb import nn as nn
     from ebb import schedules as schedules
+    from ebb._compiled.backend import compiled as compiled
     from ebb._compress.compress import compress as compress
     from ebb._compress.compress import decompress as decompress
     from ebb._compress.report import compression_report as compression_report
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with it
 # Where names live that need more than NumPy; a module stands for itself.
 _LATER = {
     "Chain": "ebb._loop.chain",
+    "compiled": "ebb._compiled.backend",
     "compress": "ebb._compress.compress",
     "compression_report": "ebb._compress.report",
     "decompress": "ebb._compress.compress",
