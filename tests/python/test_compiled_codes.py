@@ -146,11 +146,11 @@ def test_what_does_not_bear_rounding_is_kept_as_it_is(name: str) -> None:
 
 def test_a_budget_beside_eight_bits() -> None:
     model, x = residual(5)
-    free, tight = ebb.compiled(keep="int8"), ebb.compiled(keep="int8", budget="40%")
+    free, tight = ebb.compiled(keep="int8"), ebb.compiled(keep="int8", budget="50%")
     for backend in (free, tight):
         gradients(model, x, backend)
     (one,), (two,) = free.reports, tight.reports
-    assert two.peak <= 0.4 * two.stock_peak
+    assert two.peak <= 0.5 * two.stock_peak
     assert one.again == ()
 
 

@@ -105,16 +105,15 @@ class Chooser:
         return peak, over
 
     def cheapest(self) -> Course:
-        """Nothing that takes long runs again. Of what is computed within other operations that is kept which makes the peak
-        lower, or else takes fewer bytes."""
+        """Nothing that takes long runs again. Of what is computed within other operations that is kept which makes the peak lower, or
+        else takes fewer bytes."""
         best = self.stock
         for k in sorted(self.needed, key=lambda k: -self._values[k].bytes):
             if self._values[k].heavy or k not in best.kept:
                 continue
             found = self.run(best.kept - {k})
-            if (found.peak, found.bytes) < (best.peak, best.bytes) and not any(
-                self._values[one].heavy for one in found.again
-            ):
+            lower = (found.peak, found.bytes) < (best.peak, best.bytes)
+            if lower and not any(self._values[one].heavy for one in found.again):
                 best = found
         return best
 

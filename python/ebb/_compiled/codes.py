@@ -168,7 +168,7 @@ def _coded(forward: fx.Graph, backward: fx.Graph, node: fx.Node, place: fx.Node)
 def _move_up(forward: fx.Graph, fixed: int) -> None:
     """What only the backward pass needs is computed as soon as it can be: until then its tensor would stay in memory."""
     output = next(iter(reversed(forward.nodes)))
-    stack = [one for one in output.args[0][:fixed] if isinstance(one, fx.Node)]  # type: ignore[index]
+    stack = [one for one in output.args[0][:fixed] if isinstance(one, fx.Node)]
     stack += [node for node in forward.nodes if node.op != "call_function" or node.is_impure()]
     needed = {output}
     while stack:

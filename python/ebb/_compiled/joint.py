@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import fx
 
 from ebb._compiled.codes import EIGHT_BITS, Code, code_of
+from ebb._compiled.costs import Unseen, numbers_of, passes, seconds_of, size_of
 from ebb._compiled.rounding import bears_rounding
 
 _SMALL = 256  # a tensor of so small a part of the largest one is kept whenever it is needed
@@ -43,10 +45,6 @@ class Event:
     needs: tuple[int, ...]
     gradients: int = 0
     whole: tuple[int, ...] = ()
-
-
-class Unseen(Exception):
-    """The graph has something that is not understood; it says what."""
 
 
 @dataclass
@@ -126,7 +124,7 @@ class Joint:
                     node,
                     size_of(node),
                     tuple(sorted(needs)),
-                    self._seconds(node, is_mask) if heavy else _passes(node),
+                    self._seconds(node, is_mask) if heavy else passes(node),
                     heavy,
                     (born := self._born(node)),
                     max(users, default=born),
@@ -190,7 +188,7 @@ class Joint:
     def _seconds(self, node: fx.Node, is_mask: bool) -> float:
         """Decisions, such as which number was the largest, would differ if they were made again of rounded numbers."""
         is_decision = EIGHT_BITS in self.codes and not node.meta["val"].is_floating_point()
-        return math.inf if is_mask or is_decision or self._is_fixed(node) else _time(origin_of(node))
+        return math.inf if is_mask or is_decision or self._is_fixed(node) else seconds_of(origin_of(node))
 
     def _all_readers(self, node: fx.Node) -> Iterable[fx.Node]:
         """Of views of it, too."""
@@ -252,35 +250,33 @@ class Joint:
         return self._read[node]
 
     def _find_events(self) -> None:
-        """Gradients are in memory where an operation that is not cheap makes or reads them, or one that adds them up, whose result others
-        need beside them; until the last one has read them."""
         steps = [node for node in self.graph.nodes if node.op == "call_function" and self.is_backward(node)]
-        place = {node: k for k, node in enumerate(steps)}
-        results = {self.base(one) for one in self._outputs()}
-        self.events = [Event(()) for _ in steps]
-        held = [0] * (len(steps) + 1)
-        for k, node in enumerate(steps):
+        self.events = []
+        for node, gradients in zip(steps, self._gradients(steps)):
             needs: set[int] = set()
             for one in node.all_input_nodes:
                 if not self.is_backward(one) and one.op == "call_function":
                     needs |= self._through(one)
-            self.events[k].needs = tuple(sorted(needs))
-            self.events[k].whole = tuple(sorted(self._whole(origin_of(node))))
+            self.events.append(Event(tuple(sorted(needs)), gradients, tuple(sorted(self._whole(origin_of(node))))))
+
+    def _gradients(self, steps: list[fx.Node]) -> Iterator[int]:
+        """Bytes of gradients while each operation runs. They are in memory where an operation that is not cheap makes or reads them, or one
+        that adds them up, whose result others need beside them; until the last one has read them."""
+        place = {node: k for k, node in enumerate(steps)}
+        results = {self.base(one) for one in self._outputs()}
+        last: dict[fx.Node, int] = {}
+        for k, node in enumerate(steps):
             if node in results:
-                held[k] += size_of(node)
-                continue
-            if not self._big(node) or self.kinds.is_view(node):
-                continue
-            readers = [user for user in _readers(node) if user in place]
-            if self._is_cheap(node) and all(self._is_cheap(user) and self._big(user) for user in readers):
-                continue
-            last = max((place[user] for user in readers), default=k)
-            held[k] += size_of(node)
-            held[last + 1] -= size_of(node)
-        now = 0
-        for k, event in enumerate(self.events):
-            now += held[k]
-            event.gradients = now
+                last[node] = len(steps) - 1
+            elif self._big(node) and not self.kinds.is_view(node):
+                readers = [user for user in _readers(node) if user in place]
+                if not self._is_cheap(node) or any(not self._is_cheap(user) or not self._big(user) for user in readers):
+                    last[node] = max((place[user] for user in readers), default=k)
+        held = [0] * (len(steps) + 1)
+        for node, end in last.items():
+            held[place[node]] += size_of(node)
+            held[end + 1] -= size_of(node)
+        return itertools.accumulate(held[:-1])
 
     def _outputs(self) -> Iterable[fx.Node]:
         last = next(iter(reversed(self.graph.nodes)))
@@ -335,27 +331,6 @@ class Joint:
         return [one for one in results if isinstance(one, fx.Node) and not self.is_backward(one)]
 
 
-def size_of(node: fx.Node) -> int:
-    """Bytes of a tensor; 0 for what is none."""
-    value = node.meta.get("val")
-    return numbers_of(node) * value.element_size() if isinstance(value, torch.Tensor) else 0
-
-
-def numbers_of(node: fx.Node) -> int:
-    value = node.meta["val"]
-    return math.prod(known(size) for size in value.shape)
-
-
-def known(size: Any) -> int:
-    """A size; of one that may change, what it is in this call."""
-    if isinstance(size, int):
-        return size
-    hint = size.node.hint
-    if hint is None:
-        raise Unseen("a size that depends on data")
-    return int(hint)
-
-
 def _is_tuple(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (tuple, list))
 
@@ -385,32 +360,3 @@ def reached_from_tangents(graph: fx.Graph) -> set[fx.Node]:
         elif node.op != "output" and any(one in found for one in node.all_input_nodes):
             found.add(node)
     return found
-
-
-# Rates of a large GPU, which say what is worth more; nothing is promised by them.
-_FLOPS, _BYTES = 1e14, 3e12
-
-
-def _passes(node: fx.Node) -> float:
-    """Of what is computed within operations that read it: they read what it is made of instead."""
-    return size_of(node) / _BYTES / 2
-
-
-def _flops(node: fx.Node, sizes: list[Any], numbers: int) -> int:
-    name = str(node.target)
-    if "convolution" in name:
-        return 2 * numbers * math.prod(map(known, sizes[1].shape[1:]))
-    if "attention" in name:
-        return 4 * numbers * known(sizes[1].shape[-2])
-    if "mm" in name and len(sizes) > 1:
-        return 2 * numbers * known(sizes[-2].shape[-1])
-    return 0
-
-
-def _time(node: fx.Node) -> float:
-    """Of an operation that is not cheap."""
-    sizes = [one.meta["val"] for one in node.all_input_nodes if isinstance(one.meta.get("val"), torch.Tensor)]
-    out = node.meta["val"]
-    outs = [one for one in out if isinstance(one, torch.Tensor)] if isinstance(out, (tuple, list)) else [out]
-    moved = sum(math.prod(map(known, one.shape)) * one.element_size() for one in [*sizes, *outs])
-    return _flops(node, sizes, math.prod(map(known, outs[0].shape))) / _FLOPS + moved / _BYTES
