@@ -224,6 +224,28 @@ def test_an_input_that_the_model_changes() -> None:
         torch.testing.assert_close(one, two)
 
 
+@pytest.mark.parametrize("budget", [None, "70%"])
+def test_statistics_of_an_input_that_the_model_changes(budget: str | None) -> None:
+    """They are several results of one operation."""
+    torch.manual_seed(0)
+    weight = torch.randn(32, 32, requires_grad=True)
+    x, start = torch.randn(512, 32), torch.randn(512, 32)
+
+    def run(x: Any, count: Any) -> Any:
+        norm = nn.functional.layer_norm(count, (32,))
+        var, mean = torch.var_mean(count, 1, keepdim=True)
+        h = (x @ weight) * norm * var * mean
+        count.mul_(3)
+        return h.tanh() * norm
+
+    backend = ebb.compiled(budget=budget)
+    found = []
+    for work in (run, torch.compile(run, backend=backend)):
+        found += torch.autograd.grad(work(x, start.clone()).sum(), weight)
+    torch.testing.assert_close(*found)
+    assert len(backend.reports) == 1
+
+
 def test_words_of_torch_compile() -> None:
     model, x = residual()
     run = torch.compile(model, backend=ebb.compiled(), mode="reduce-overhead", options=None)

@@ -144,6 +144,81 @@ def test_what_does_not_bear_rounding_is_kept_as_it_is(name: str) -> None:
     assert torch.equal(found[0], found[1])
 
 
+def steep() -> dict[str, Callable[[Any, Any, Any], Any]]:
+    """Where a rounded number could decide, or one row hold numbers of very different sizes. Of x and two matrices."""
+    torch.manual_seed(7)
+    hidden = torch.randn(512, 64) > 1.5
+    shift = torch.where(hidden, float("-inf"), 0.0)
+
+    def mask_through_a_view(x: Any, w: Any, v: Any) -> Any:
+        mask = (x @ w > 0).unsqueeze(-1)
+        return (x @ v).unsqueeze(-1).masked_fill(mask, 0.0).squeeze(-1) * (x @ w).sigmoid()
+
+    def filled(value: float) -> Callable[[Any, Any, Any], Any]:
+        def run(x: Any, w: Any, v: Any) -> Any:
+            h = (x @ w).masked_fill(hidden, value)
+            return (h.sigmoid() * h.relu() + h.tanh()) @ v
+
+        return run
+
+    def sums(x: Any, w: Any, v: Any) -> Any:
+        h = x @ w
+        return h / (h.square().sum(-1, keepdim=True) + 1e-3)
+
+    return {
+        "mask through a view": mask_through_a_view,
+        "step as a factor": lambda x, w, v: ((x @ w > 0).float() * (x @ w) * 20).tanh() @ v,
+        "step": lambda x, w, v: (x @ w > 0).float() * (x @ v) * (x @ w).sigmoid(),
+        "choice": lambda x, w, v: torch.where(x @ w > 0, 1.0, 50.0) * (x @ v),
+        "whole numbers": lambda x, w, v: (3 * (x @ w)).to(torch.int32) * (x @ v),
+        "minus infinity": filled(float("-inf")),
+        "a large number": filled(-1e9),
+        "added infinity": lambda x, w, v: (x @ w + shift).sigmoid() @ v + (x @ w + shift).tanh(),
+        "angle": lambda x, w, v: torch.atan2(x @ w, x @ v),
+        "quotient of a sum": sums,
+        "root of a sum": lambda x, w, v: (x @ w).unflatten(-1, (4, 16)).sum(-1).abs().sqrt(),
+        "logarithm of a sum": lambda x, w, v: (x @ w).unflatten(-1, (4, 16)).sum(-1).square().add(1e-4).log(),
+    }
+
+
+@pytest.mark.parametrize("name", steep())
+def test_steep_functions_have_near_gradients(name: str) -> None:
+    run = steep()[name]
+    torch.manual_seed(0)
+    x, w, v = (
+        torch.randn(512, 64),
+        (torch.randn(64, 64) / 8).requires_grad_(),
+        (torch.randn(64, 64) / 8).requires_grad_(),
+    )
+    found = []
+    for work in (run, torch.compile(run, backend=ebb.compiled(keep="int8"))):
+        gradients = torch.autograd.grad(work(x, w, v).square().sum(), (w, v), allow_unused=True)
+        found.append([one for one in gradients if one is not None])
+    for one, two in zip(*found, strict=True):
+        assert torch.isfinite(two).all()
+        assert float((one - two).norm() / one.norm()) < 0.02
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 64])
+def test_narrow_rows_are_told_as_they_are_kept(width: int) -> None:
+    """A range has two numbers of its own: rows so short are not worth it."""
+    weight = torch.randn(32, width, requires_grad=True)
+    x, kept = torch.randn(4096, 32), 0
+    backend = ebb.compiled(keep="int8")
+    run = torch.compile(lambda x: (x @ weight).tanh() * (x @ weight), backend=backend)
+
+    def pack(tensor: Any) -> Any:
+        nonlocal kept
+        kept += tensor.nbytes if tensor.shape[0] == 4096 and tensor.shape != x.shape else 0
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        run(x)
+    (report,) = backend.reports
+    assert report.kept == kept
+    assert report.kept <= report.stock_kept
+
+
 def test_a_budget_beside_eight_bits() -> None:
     model, x = residual(5)
     free, tight = ebb.compiled(keep="int8"), ebb.compiled(keep="int8", budget="50%")

@@ -56,6 +56,10 @@ class Compiled:
         self._budget, self._rounded, self._options = budget, rounded, options
         self.reports: list[GraphReport] = []
 
+    def __repr__(self) -> str:
+        """As errors of torch.compile name it."""
+        return "ebb.compiled"
+
     def __call__(self, model: fx.GraphModule, inputs: Sequence[Any], **words: Any) -> Any:
         options = {**self._options, **torch_compiler.as_options(**words)}
         return torch_compiler.compile_with(self._partition, model, inputs, options)
@@ -80,9 +84,10 @@ class Compiled:
         course = self._chosen(Chooser(joint), stock)
         again = tuple(joint.values[k].node.name for k in course.again if joint.values[k].heavy)
         coded = [joint.values[k].node.name for k in course.kept if joint.values[k].code is not None]
-        self.reports.append(GraphReport(course.bytes, stock.bytes, course.peak, stock.peak, again))
         nodes, primals = joint.read_with(course.kept)
-        return torch_compiler.split(graph, nodes, primals, coded, given)
+        parts = torch_compiler.split(graph, nodes, primals, coded, given)
+        self.reports.append(GraphReport(course.bytes, stock.bytes, course.peak, stock.peak, again))
+        return parts
 
     def _chosen(self, chooser: Chooser, stock: Course) -> Course:
         if self._budget is None:

@@ -14,10 +14,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from ebb._compiled.costs import known, numbers_of
+
 aten, prims = torch.ops.aten, torch.ops.prims
 
 _LEVELS = 255
 _TINY = 1e-30
+_WORTH = 0.6  # of the bytes that the tensor itself has
 
 # Appends an operation to a graph, where the graph is being written.
 Add = Callable[..., fx.Node]
@@ -25,12 +28,12 @@ Add = Callable[..., fx.Node]
 
 @dataclass(frozen=True)
 class Code:
-    """`write` makes what is kept of a tensor; `read` makes the tensor, or what is near it, from that. `size` is what is kept of a tensor
-    of so many numbers."""
+    """`write` makes what is kept of a tensor; `read` makes the tensor, or what is near it, from that. `size` is how many
+    bytes are kept."""
 
     write: Callable[[Add, fx.Node], list[fx.Node]]
     read: Callable[[Add, Sequence[fx.Node], torch.Tensor], fx.Node]
-    size: Callable[[int], int]
+    size: Callable[[torch.Tensor], int]
 
 
 def code_of(value: Any) -> Code | None:
@@ -39,7 +42,9 @@ def code_of(value: Any) -> Code | None:
         return None
     if value.dtype == torch.bool:
         return None if _packed_dim(value) is None else BITS
-    return EIGHT_BITS if value.is_floating_point() and value.element_size() > 1 and value.dim() > 1 else None
+    if not value.is_floating_point() or value.dim() < 2:
+        return None
+    return EIGHT_BITS if _size_of_eight_bits(value) < _WORTH * numbers_of(value) * value.element_size() else None
 
 
 def _range_dims(value: torch.Tensor) -> list[int]:
@@ -67,6 +72,13 @@ def _read_eight_bits(add: Add, kept: Sequence[fx.Node], value: torch.Tensor) -> 
     number = add(prims.convert_element_type.default, levels, _exact(value))
     number = add(aten.add.Tensor, add(aten.mul.Tensor, number, step), low)
     return add(prims.convert_element_type.default, number, value.dtype)
+
+
+def _size_of_eight_bits(value: torch.Tensor) -> int:
+    """With two numbers for each range."""
+    numbers = numbers_of(value)
+    ranges = numbers // max(1, math.prod(known(value.shape[k]) for k in _range_dims(value)))
+    return numbers + 2 * ranges * (8 if value.dtype == torch.float64 else 4)
 
 
 def _packed_dim(value: torch.Tensor) -> int | None:
@@ -103,8 +115,8 @@ def _read_bits(add: Add, kept: Sequence[fx.Node], value: torch.Tensor) -> fx.Nod
     return add(aten.reshape.default, found, list(value.shape))
 
 
-EIGHT_BITS = Code(_write_eight_bits, _read_eight_bits, lambda numbers: numbers)
-BITS = Code(_write_bits, _read_bits, lambda numbers: math.ceil(numbers / 8))
+EIGHT_BITS = Code(_write_eight_bits, _read_eight_bits, _size_of_eight_bits)
+BITS = Code(_write_bits, _read_bits, lambda value: math.ceil(numbers_of(value) / 8))
 
 
 def _adder(graph: fx.Graph, mode: Any) -> Add:

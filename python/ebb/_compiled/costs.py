@@ -17,11 +17,10 @@ class Unseen(Exception):
 def size_of(node: fx.Node) -> int:
     """Bytes of a tensor; 0 for what is none."""
     value = node.meta.get("val")
-    return numbers_of(node) * value.element_size() if isinstance(value, torch.Tensor) else 0
+    return numbers_of(value) * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
-def numbers_of(node: fx.Node) -> int:
-    value = node.meta["val"]
+def numbers_of(value: torch.Tensor) -> int:
     return math.prod(known(size) for size in value.shape)
 
 

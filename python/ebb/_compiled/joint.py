@@ -13,8 +13,8 @@ import torch
 from torch import fx
 
 from ebb._compiled.codes import EIGHT_BITS, Code, code_of
-from ebb._compiled.costs import Unseen, numbers_of, passes, seconds_of, size_of
-from ebb._compiled.rounding import bears_rounding
+from ebb._compiled.costs import Unseen, passes, seconds_of, size_of
+from ebb._compiled.rounding import Places, bears_rounding
 
 _SMALL = 256  # a tensor of so small a part of the largest one is kept whenever it is needed
 
@@ -128,7 +128,7 @@ class Joint:
                     heavy,
                     (born := self._born(node)),
                     max(users, default=born),
-                    size_of(node) if code is None else code.size(numbers_of(node)),
+                    size_of(node) if code is None else code.size(node.meta["val"]),
                     code,
                     tuple(sorted(whole)),
                 )
@@ -147,10 +147,11 @@ class Joint:
         code = code_of(node.meta["val"])
         if code not in self.codes:
             return None
-        return code if code is not EIGHT_BITS or bears_rounding(node, self.kinds, self.is_backward) else None
+        places = Places(self.is_backward, self._big, lambda one: self.base(one) in self._index)
+        return code if code is not EIGHT_BITS or bears_rounding(node, self.kinds, places) else None
 
     def _masks(self) -> set[fx.Node]:
-        """Comparisons that the backward pass reads: of rounded numbers some would come out differently."""
+        """Comparisons: of rounded numbers some would come out differently."""
         return {
             node
             for node in self.graph.nodes
@@ -158,7 +159,7 @@ class Joint:
             and not self.is_backward(node)
             and isinstance(node.meta.get("val"), torch.Tensor)
             and node.meta["val"].dtype == torch.bool
-            and any(self.is_backward(user) for user in node.users)
+            and not self.kinds.is_view(node)
         }
 
     def _is_shared_sum(self, node: fx.Node) -> bool:
@@ -320,7 +321,7 @@ class Joint:
         """An operation on an input that the model changes in place cannot run again."""
         if node.op != "call_function" or self.kinds.is_view(node) or _is_tuple(node):
             return False
-        return any(self.base(one) in self._changed for one in node.all_input_nodes)
+        return any(self.base(one) in self._changed for one in origin_of(node).all_input_nodes)
 
     def _results(self) -> list[Any]:
         last = next(iter(reversed(self.graph.nodes)))
