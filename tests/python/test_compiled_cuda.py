@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from compiled_cases import Bottleneck  # noqa: E402
 from torch import nn  # noqa: E402
 
 import ebb  # noqa: E402
@@ -16,24 +17,9 @@ import ebb  # noqa: E402
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-class Block(nn.Module):
-    def __init__(self, channels: int, width: int):
-        super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        self.conv3, self.norm3 = nn.Conv2d(width, channels, 1, bias=False), nn.BatchNorm2d(channels)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Any) -> Any:
-        y = self.relu(self.norm1(self.conv1(x)))
-        y = self.norm3(self.conv3(self.relu(self.norm2(self.conv2(y)))))
-        y += x
-        return self.relu(y)
-
-
 def net(dropout: float = 0.0) -> tuple[nn.Module, Any]:
     torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 128, 3, padding=1), *[Block(128, 32) for _ in range(4)], nn.Dropout(dropout)]
+    layers = [nn.Conv2d(3, 128, 3, padding=1), *[Bottleneck(128, 32) for _ in range(4)], nn.Dropout(dropout)]
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).cuda()
     return model, torch.randn(64, 3, 64, 64, device="cuda")
 

@@ -82,9 +82,6 @@ class Joint:
     def is_backward(self, node: fx.Node) -> bool:
         return node in self._backward
 
-    def index_of(self, node: fx.Node) -> int | None:
-        return self._index.get(node)
-
     def _big(self, node: fx.Node) -> bool:
         return size_of(node) > self._limit
 
