@@ -16,6 +16,8 @@ from torch import nn  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "compress"))
 
 import accuracy  # noqa: E402
+import blocks  # noqa: E402
+import compiled  # noqa: E402
 import gradients  # noqa: E402
 import images as data  # noqa: E402
 import nets  # noqa: E402
@@ -50,6 +52,42 @@ def test_nets_have_as_many_parameters_as_published(name):
 
 def test_resnet20_has_a_quarter_of_a_million_parameters():
     assert 0.265e6 < sum(weight.numel() for weight in nets.build("resnet20", 10, "cifar").parameters()) < 0.275e6
+
+
+def test_nets_without_batch_norms_have_as_many_parameters_as_published():
+    """The twelve blocks of GPT-2 small have 85 million; a norm and a linear layer come on top here."""
+    with torch.device("meta"):
+        found = [sum(one.numel() for one in make().parameters()) for make in (blocks.ViT, blocks.convnext, blocks.GPT)]
+    assert found == [22_050_664, 28_589_128, 85_054_464 + 2 * 768 + 769_000]
+
+
+def test_rows_of_compiled_nets_are_measured_once(tmp_path, monkeypatch):
+    """Those that the file has are shown, beside eager's, and ways that failed say why."""
+    file, setting = (
+        tmp_path / "rows.jsonl",
+        {"net": "resnet18", "batch": 2, "numbers": "fp32", "channels_last": False},
+    )
+    eager = {"way": "eager", "peak": 100 * MIB, "rounds": [0.2, 0.1, 0.4], "compiled": 1.0}
+    own = {
+        "way": "ebb",
+        "peak": 60 * MIB,
+        "rounds": [0.1, 0.1, 0.1],
+        "compiled": 9.0,
+        "predicted": 54 * MIB,
+        "again": 3,
+    }
+    compiled.keep(str(file), setting, [eager, own, {"way": "ebb:1%", "failed": "Error: too small"}])
+    words = ["compiled", "--save", str(file), "--ways", "eager", "ebb", "ebb:1%"]
+    monkeypatch.setattr(sys, "argv", words)
+    table = compiled.Table(setting, compiled.asked())
+    assert table.missing == []
+    rows = {row["way"]: row for row in compiled.shown(table.rows)}
+    assert list(rows) == ["eager", "ebb"]
+    assert (rows["ebb"]["time"], rows["ebb"]["ms"], rows["ebb"]["peak MiB"]) == ("0.50", "100.0", "60 (-40 %)")
+    assert rows["ebb"]["predicted"] == "54, 0.90"
+    monkeypatch.setattr(sys, "argv", [*words, "torch"])
+    assert compiled.Table(setting, compiled.asked()).missing == ["eager", "torch"]
+    assert compiled.Table(setting | {"batch": 4}, compiled.asked()).missing == ["eager", "ebb", "ebb:1%", "torch"]
 
 
 @pytest.mark.slow
