@@ -191,3 +191,21 @@ def test_pytorch_ddp(one_thread, monkeypatch):
     assert wanted[-1] < wanted[0]
     peak, budget = peak_and_budget(shown)
     assert 0 < peak <= budget == 256 << 10
+
+
+@pytest.mark.slow
+def test_pytorch_compiled():
+    """Compilation takes most of the time."""
+    pytest.importorskip("torch")
+    plain, exact, rounded = shown_by("pytorch_compiled.py").splitlines()
+    (wanted,) = numbers(r"loss ([\d.]+)$", plain)
+    pattern = r"loss ([\d.]+), keeps ([\d.]+) MiB of ([\d.]+) MiB, peak ([\d.]+) MiB of ([\d.]+) MiB"
+    (found,) = re.findall(pattern, exact)
+    loss, kept, whole, peak, most = map(float, found)
+    assert loss == pytest.approx(wanted, abs=2e-4)
+    assert kept < whole
+    assert peak <= 0.6 * most + 0.01
+    (found,) = re.findall(pattern, rounded)
+    loss, kept, whole, peak, most = map(float, found)
+    assert loss == pytest.approx(wanted, rel=0.01)
+    assert kept < 0.4 * whole
