@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from compiled_cases import MODELS, by_operation, gradients, residual  # noqa: E402
+from compiled_cases import MODELS, Stock, by_operation, gradients, residual  # noqa: E402
 from torch import nn  # noqa: E402
 
 import ebb  # noqa: E402
-from ebb._compiled import torch_compiler  # noqa: E402
 from ebb._compiled.choose import Chooser  # noqa: E402
 from ebb._compiled.joint import Event, Value  # noqa: E402
 
@@ -25,13 +24,6 @@ from ebb._compiled.joint import Event, Value  # noqa: E402
 @pytest.fixture(autouse=True)
 def _by_operation(monkeypatch: pytest.MonkeyPatch) -> Any:
     yield from by_operation(monkeypatch)
-
-
-class Stock:
-    """torch's own choice, in the same operations."""
-
-    def __call__(self, model: Any, inputs: Any) -> Any:
-        return torch_compiler.compile_with(torch_compiler.torchs_own, model, inputs, {"fallback_random": True})
 
 
 def least_share(model: nn.Module, x: Any) -> float:

@@ -52,13 +52,17 @@ def _exact_and_fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_gradients_and_peaks(layout: Any) -> None:
+def beside_eager(layout: Any) -> tuple[nn.Module, Any, list[Any], int]:
+    """The model and its input, and the gradients and the peak of an eager step."""
     model, x = net()
     model, x = model.to(memory_format=layout), x.contiguous(memory_format=layout)
     eager = copy.deepcopy(model)
-    wanted = step(eager, eager, x)
-    whole = peak_of(lambda: step(eager, eager, x))
+    return model, x, step(eager, eager, x), peak_of(lambda: step(eager, eager, x))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_gradients_and_peaks(layout: Any) -> None:
+    model, x, wanted, whole = beside_eager(layout)
     stock = copy.deepcopy(model)
     rounding = off(step(stock, torch.compile(stock), x), wanted)  # torch's own kernels beside eager ones
     peaks = []
@@ -80,11 +84,7 @@ def test_gradients_and_peaks(layout: Any) -> None:
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_eight_bits(layout: Any) -> None:
-    model, x = net()
-    model, x = model.to(memory_format=layout), x.contiguous(memory_format=layout)
-    eager = copy.deepcopy(model)
-    wanted = step(eager, eager, x)
-    whole = peak_of(lambda: step(eager, eager, x))
+    model, x, wanted, whole = beside_eager(layout)
     backend = ebb.compiled(keep="int8")
     run = torch.compile(model, backend=backend)
     assert 1e-5 < off(step(model, run, x), wanted) < 0.06

@@ -45,13 +45,18 @@ def peak_of(work: Any) -> int:
     return peak
 
 
-def test_the_same_gradients_in_less_memory() -> None:
+def beside_eager() -> tuple[nn.Module, Any, Any, list[Any], int]:
+    """The model, its input and loss, and the gradients and the peak of an eager step."""
     net, x = model()
 
     def loss(x: Any) -> Any:
         return net(x).square().mean()
 
-    wanted, eager = step(net, loss, x), peak_of(lambda: step(net, loss, x))
+    return net, x, loss, step(net, loss, x), peak_of(lambda: step(net, loss, x))
+
+
+def test_the_same_gradients_in_less_memory() -> None:
+    net, x, loss, wanted, eager = beside_eager()
     backend = ebb.compiled(budget="55%")
     run = torch.compile(loss, backend=backend)
     for one, two in zip(step(net, run, x), wanted, strict=True):
@@ -62,12 +67,7 @@ def test_the_same_gradients_in_less_memory() -> None:
 
 
 def test_eight_bits_hold_less() -> None:
-    net, x = model()
-
-    def loss(x: Any) -> Any:
-        return net(x).square().mean()
-
-    wanted, eager = step(net, loss, x), peak_of(lambda: step(net, loss, x))
+    net, x, loss, wanted, eager = beside_eager()
     backend = ebb.compiled(keep="int8")
     run = torch.compile(loss, backend=backend)
     off = [float((one - two).norm()) for one, two in zip(step(net, run, x), wanted, strict=True)]

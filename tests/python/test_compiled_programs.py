@@ -11,10 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
-from compiled_cases import by_operation  # noqa: E402
+from compiled_cases import Stock, by_operation  # noqa: E402
 
 import ebb  # noqa: E402
-from ebb._compiled import torch_compiler  # noqa: E402
 
 ROWS, WIDTH = 256, 64
 
@@ -79,13 +78,6 @@ def program(seed: int) -> Callable[..., Any]:
         return (made[-1] @ weights[0]).square().mean() + made[-1].square().mean() + made[len(made) // 2].mean()
 
     return run
-
-
-class Stock:
-    """torch's own choice, in the same operations."""
-
-    def __call__(self, model: Any, inputs: Any) -> Any:
-        return torch_compiler.compile_with(torch_compiler.torchs_own, model, inputs, {})
 
 
 def gradients(seed: int, backend: Any) -> list[Any]:

@@ -16,8 +16,8 @@ from ebb._base.wish import Wish, wish_of
 from ebb._compiled import torch_compiler
 from ebb._compiled.choose import Chooser, Course
 from ebb._compiled.codes import BITS, EIGHT_BITS
-from ebb._compiled.costs import Unseen
 from ebb._compiled.joint import Joint
+from ebb._compiled.nodes import Unseen
 
 # A graph that holds so little is not refused because of a share: a break in a model's graph can leave a few operations by themselves.
 _TINY = 2**24

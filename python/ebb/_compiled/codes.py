@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ebb._compiled.costs import known, numbers_of
+from ebb._compiled.nodes import known, numbers_of, read_by
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -180,20 +180,15 @@ def _coded(forward: fx.Graph, backward: fx.Graph, node: fx.Node, place: fx.Node)
 def _move_up(forward: fx.Graph, fixed: int) -> None:
     """What only the backward pass needs is computed as soon as it can be: until then its tensor would stay in memory."""
     output = next(iter(reversed(forward.nodes)))
-    stack = [one for one in output.args[0][:fixed] if isinstance(one, fx.Node)]
-    stack += [node for node in forward.nodes if node.op != "call_function" or node.is_impure()]
-    needed = {output}
-    while stack:
-        node = stack.pop()
-        if node not in needed:
-            needed.add(node)
-            stack.extend(node.all_input_nodes)
+    ends = [one for one in output.args[0][:fixed] if isinstance(one, fx.Node)]
+    ends += [node for node in forward.nodes if node.op != "output" and (node.op != "call_function" or node.is_impure())]
+    needed = {output, *read_by(ends)}
     order = list(forward.nodes)
     places = {node: k for k, node in enumerate(order)}
-    ends = dict(enumerate(order))  # the last of what stands behind a node since
+    behind = dict(enumerate(order))  # the last of what stands behind a node since
     for node in order:
         inputs = node.all_input_nodes
         place = max((places[one] for one in inputs), default=0)
         if node not in needed and inputs and order[place].op != "placeholder":
-            ends[place].append(node)
-            ends[place], places[node] = node, place
+            behind[place].append(node)
+            behind[place], places[node] = node, place

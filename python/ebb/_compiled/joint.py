@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from ebb._compiled.codes import EIGHT_BITS, Code, code_of
-from ebb._compiled.costs import Unseen, passes, seconds_of, size_of
+from ebb._compiled.costs import passes, seconds_of
+from ebb._compiled.nodes import Kinds, Unseen, is_tuple, origin_of, reached_from_tangents, read_by, readers_of, size_of
 from ebb._compiled.rounding import Places, bears_rounding
 
 _SMALL = 256  # a tensor of so small a part of the largest one is kept whenever it is needed
@@ -45,16 +46,6 @@ class Event:
     needs: tuple[int, ...]
     gradients: int = 0
     whole: tuple[int, ...] = ()
-
-
-@dataclass
-class Kinds:
-    """What operations are. `cheap` ones are computed again within a kernel that reads the result; others take time, and some are never
-    computed again: they draw random numbers, or nobody knows what they do."""
-
-    is_cheap: Callable[[fx.Node], bool]
-    is_fixed: Callable[[fx.Node], bool]
-    is_view: Callable[[fx.Node], bool]
 
 
 @dataclass
@@ -190,22 +181,15 @@ class Joint:
 
     def _all_readers(self, node: fx.Node) -> Iterable[fx.Node]:
         """Of views of it, too."""
-        for user in _readers(node):
+        for user in readers_of(node):
             yield user
             if self.kinds.is_view(user):
                 yield from self._all_readers(user)
 
     def _read_by_outputs(self) -> set[fx.Node]:
         """What the forward pass runs: the backward pass has operations that read no gradient, too."""
-        stack = [one for one in self._results()[: self.forward_outputs] if isinstance(one, fx.Node)]
-        stack += [node for node in self.graph.nodes if node.op == "call_function" and node.is_impure()]
-        found: set[fx.Node] = set()
-        while stack:
-            node = stack.pop()
-            if node not in found:
-                found.add(node)
-                stack.extend(node.all_input_nodes)
-        return found
+        ends = [one for one in self._results()[: self.forward_outputs] if isinstance(one, fx.Node)]
+        return read_by([*ends, *(node for node in self.graph.nodes if node.op == "call_function" and node.is_impure())])
 
     def _is_cheap(self, node: fx.Node) -> bool:
         return self.kinds.is_cheap(origin_of(node))
@@ -233,7 +217,7 @@ class Joint:
             if top in self._read:
                 stack.pop()
                 continue
-            if top.op != "call_function" or (not self._big(top) and not _is_tuple(top)):
+            if top.op != "call_function" or (not self._big(top) and not is_tuple(top)):
                 self._read[top] = frozenset()
                 continue
             source = self.base(top)
@@ -267,7 +251,7 @@ class Joint:
             if node in results:
                 last[node] = len(steps) - 1
             elif self._big(node) and not self.kinds.is_view(node):
-                readers = [user for user in _readers(node) if user in place]
+                readers = [user for user in readers_of(node) if user in place]
                 if not self._is_cheap(node) or any(not self._is_cheap(user) or not self._big(user) for user in readers):
                     last[node] = max((place[user] for user in readers), default=k)
         held = [0] * (len(steps) + 1)
@@ -306,7 +290,7 @@ class Joint:
                 continue
             elif (
                 node in chosen
-                or (not self._big(node) and not _is_tuple(node) and (node.all_input_nodes or self._is_fixed(node)))
+                or (not self._big(node) and not is_tuple(node) and (node.all_input_nodes or self._is_fixed(node)))
                 or self._reads_changed(node)
             ):
                 nodes[node] = None
@@ -316,7 +300,7 @@ class Joint:
 
     def _reads_changed(self, node: fx.Node) -> bool:
         """An operation on an input that the model changes in place cannot run again."""
-        if node.op != "call_function" or self.kinds.is_view(node) or _is_tuple(node):
+        if node.op != "call_function" or self.kinds.is_view(node) or is_tuple(node):
             return False
         return any(self.base(one) in self._changed for one in origin_of(node).all_input_nodes)
 
@@ -327,34 +311,3 @@ class Joint:
     def _backward_outputs(self) -> list[fx.Node]:
         results = self._results()[self.forward_outputs :]
         return [one for one in results if isinstance(one, fx.Node) and not self.is_backward(one)]
-
-
-def _is_tuple(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), (tuple, list))
-
-
-def origin_of(node: fx.Node) -> fx.Node:
-    """The operation that computes a node: of a part of several results, what gives them all."""
-    source = node.args[0] if node.args else None
-    if isinstance(source, fx.Node) and _is_tuple(source):
-        return source
-    return node
-
-
-def _readers(node: fx.Node) -> Iterable[fx.Node]:
-    for user in node.users:
-        if origin_of(user) is user:
-            yield user
-        else:
-            yield from user.users
-
-
-def reached_from_tangents(graph: fx.Graph) -> set[fx.Node]:
-    found: set[fx.Node] = set()
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            if "tangents" in str(node.target):
-                found.add(node)
-        elif node.op != "output" and any(one in found for one in node.all_input_nodes):
-            found.add(node)
-    return found

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
-if TYPE_CHECKING:
-    from ebb._compiled.joint import Kinds
+from ebb._compiled.nodes import Kinds
 
 # Products and their derivatives, and comparisons: the forward pass compares, and the result is kept. What is not named in this file does
 # not bear rounding: attention, for one, whose backward pass divides by sums that the forward pass has made of exact numbers.
@@ -22,35 +21,36 @@ _ENDS = {
 
 # Smooth functions of one number, sums, choices, and statistics that norms need.
 _SMOOTH = {
-    *("add", "sub", "rsub", "mul", "neg", "relu", "maximum", "minimum", "clamp", "clamp_min", "clamp_max", "hardtanh"),
-    *(
-        "erf",
-        "tanh",
-        "sigmoid",
-        "silu",
-        "gelu",
-        "softplus",
+    *[
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "neg",
+        "relu",
+        "maximum",
+        "minimum",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "hardtanh",
         "where",
-        "sum",
-        "mean",
-        "var_mean",
-        "var",
-        "convert_element_type",
-    ),
-    *(
+    ],
+    *["erf", "tanh", "sigmoid", "silu", "gelu", "softplus", "sum", "mean", "var_mean", "var", "convert_element_type"],
+    *[
+        "clone",
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "_to_copy",
+        "getitem",
         "avg_pool2d",
-        "max_pool2d_with_indices",
-        "_low_memory_max_pool2d_with_offsets",
-        "_low_memory_max_pool_with_offsets",
-    ),
-    # Of what is pooled they read the shape.
-    *(
-        "max_pool2d_with_indices_backward",
-        "avg_pool2d_backward",
-        "_adaptive_avg_pool2d_backward",
         "_adaptive_avg_pool2d",
-    ),
-    *("clone", "cat", "stack", "constant_pad_nd", "_to_copy", "getitem"),
+        "max_pool2d_with_indices",
+    ],
+    *["_low_memory_max_pool2d_with_offsets", "_low_memory_max_pool_with_offsets"],
+    # Of what is pooled they read the shape.
+    *["max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"],
 }
 
 _MOST = 1e4  # a number that fills a part of a tensor

@@ -20,7 +20,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from ebb._base.errors import Error
 from ebb._compiled.codes import write_codes
-from ebb._compiled.joint import Kinds, origin_of, reached_from_tangents
+from ebb._compiled.nodes import Kinds, numbers_of, origin_of, reached_from_tangents
 
 # Cuts the graph of a step into its forward and its backward pass.
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
@@ -176,7 +176,7 @@ def _write_sums(backward: fx.GraphModule) -> None:
         made_of[node] = frozenset(
             one
             for one in terms
-            if isinstance(one.meta.get("val"), torch.Tensor) and one.meta["val"].numel() >= value.numel()
+            if isinstance(one.meta.get("val"), torch.Tensor) and numbers_of(one.meta["val"]) >= numbers_of(value)
         )
         if node in gradients:
             is_sum = sum(one in gradients for one in made_of[node]) > 1 or any(_adds(user) for user in node.users)
@@ -195,8 +195,8 @@ def _write_sums(backward: fx.GraphModule) -> None:
 
 def _adds(node: fx.Node) -> bool:
     """Two tensors of a size: what is read now stays for a term that comes later."""
-    sizes = [one.meta["val"].numel() for one in node.all_input_nodes if isinstance(one.meta.get("val"), torch.Tensor)]
-    return node.target is torch.ops.aten.add.Tensor and sizes == [node.meta["val"].numel()] * 2
+    terms = [one.meta["val"] for one in node.all_input_nodes if isinstance(one.meta.get("val"), torch.Tensor)]
+    return node.target is torch.ops.aten.add.Tensor and [*map(numbers_of, terms)] == [numbers_of(node.meta["val"])] * 2
 
 
 def _is_number(node: fx.Node) -> bool:
