@@ -66,7 +66,7 @@ def test_gradients_and_peaks(layout: Any) -> None:
     stock = copy.deepcopy(model)
     rounding = off(step(stock, torch.compile(stock), x), wanted)  # torch's own kernels beside eager ones
     peaks = []
-    for budget in (None, "50%", "35%"):
+    for budget in (None, "50%", "42%"):
         torch._dynamo.reset()
         backend = ebb.compiled(budget=budget)
         own = copy.deepcopy(model)
@@ -74,11 +74,7 @@ def test_gradients_and_peaks(layout: Any) -> None:
         assert off(step(own, run, x), wanted) < 2 * rounding + 1e-4
         peaks.append(peak_of(lambda own=own, run=run: step(own, run, x)))
         report = backend.reports[0]
-        assert 0.9 * report.peak < peaks[-1] < 1.35 * report.peak, (
-            budget,
-            peaks,
-            report,
-        )  # workspaces weigh more in a small net
+        assert 0.9 * report.peak < peaks[-1] < 1.35 * report.peak, report  # workspaces weigh more in a small net
     assert whole > peaks[0] > peaks[1] > peaks[2]
 
 
