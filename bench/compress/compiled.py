@@ -33,6 +33,7 @@ WAYS = [
     "torch",
     "torch:0.5",
     "torch:0.2",
+    "torch:fp8",
     "ebb",
     "ebb:60%",
     "ebb:50%",
@@ -43,10 +44,11 @@ WAYS = [
 ]
 CHOICES = [name for name in (*NETS, *MODELS) if name != "small"]
 HEAD = """\
-peak: bytes at most beyond weights and images, gradients among them, and beside eager's. time: median of the rounds' medians, as a
-ratio to eager's of the same round. predicted: the peak that ebb's report names, beside the one measured. again: convolutions and
-products that run again. `torch:0.5`: torch.compile with activation_memory_budget 0.5; `ebb:50%`: ebb.compiled(budget="50%");
-`int8`: with keep="int8".
+peak: bytes at most beyond weights and images, gradients among them, and beside eager's. ms, time: a step of steps one after another, median
+of the rounds, and as a ratio to eager's of the same round. GPU busy: milliseconds of a step in which its kernels run. predicted: the peak
+that ebb's report names, beside the one measured. again: convolutions and products that run again. `torch:0.5`: torch.compile with
+activation_memory_budget 0.5; `torch:fp8`: with its experimental pass that keeps activations in 8 bits; `ebb:50%`:
+ebb.compiled(budget="50%"); `int8`: with keep="int8".
 """
 
 
@@ -118,7 +120,7 @@ class Table:
             for child in ready:
                 child.rounds.append((child.ask("time") or {"seconds": float("nan")})["seconds"])
         for child in ready:
-            child.row["rounds"] = child.rounds
+            child.row |= {"rounds": child.rounds} | (child.ask("busy") or {})
             child.end()
         fresh = [child.row for child in self.children]
         keep(self.words.save, self.setting, fresh)
@@ -151,6 +153,7 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "way": row["way"],
                 "ms": f"{1e3 * statistics.median(row['rounds']):.1f}",
                 "time": f"{ratio:.2f}" if ratio else "-",
+                "GPU busy": f"{1e3 * row['busy']:.1f}" if "busy" in row else "",
                 "peak MiB": f"{row['peak'] / MIB:.0f}{beside}",
                 "predicted": predicted,
                 "again": str(row.get("again", "")),
@@ -172,7 +175,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--ways", nargs="+", metavar="WAY", default=WAYS, help=f"default: {' '.join(WAYS)}")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8 if on_gpu else 2, help="of a round; their median counts")
+    parser.add_argument("--steps", type=int, default=10 if on_gpu else 2, help="of a round, one after another")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after so many")
     parser.add_argument(
         "--save", metavar="FILE", help="add rows to this file (JSON lines), and leave out those that it has"

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One net trained one way in a process of its own, for compiled.py: compiles, says so, and then does what it reads, line by line:
-`peak` or `time`. Each answer is a line of JSON."""
+`peak`, `time` or `busy`. Each answer is a line of JSON."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -25,6 +25,16 @@ from nets import NETS, build
 
 import ebb
 
+# torch's own pass over what is kept, experimental: every activation of 1 MB and more in 8 bits.
+FP8 = {
+    "activation_quantization_aten_pass": {
+        "quant_type": "torch.float8_e4m3fn",
+        "use_scaling": True,
+        "size_in_mb": 1,
+        "exclude_primals": True,
+        "allowed_dtypes": "torch.float16;torch.bfloat16;torch.float32",
+    }
+}
 MODELS = {"vit_s": ViT, "gpt2_small": GPT, "convnext_t": convnext}
 
 
@@ -49,6 +59,8 @@ class Way:
     def _made(self, kind: str, what: str) -> tuple[Any, Any]:
         if kind == "eager":
             return self._loss, nullcontext()
+        if kind == "torch" and what == "fp8":
+            return torch.compile(self._loss), inductor_config.patch(post_grad_fusion_options=FP8)
         if kind == "torch":
             share = float(what or 1)
             return torch.compile(self._loss), functorch_config.patch(activation_memory_budget=share)
@@ -56,7 +68,7 @@ class Way:
             self.backend = ebb.compiled(budget=what or None, keep="exact" if kind == "ebb" else kind)
             return torch.compile(self._loss, backend=self.backend), nullcontext()
         raise SystemExit(
-            f"no way '{self.words.way}'; there are eager, torch, torch:SHARE, ebb, ebb:BUDGET, int8 and int8:BUDGET"
+            f"no way '{self.words.way}'; there are eager, torch, torch:SHARE, torch:fp8, ebb, ebb:BUDGET, int8 and int8:BUDGET"
         )
 
     def _loss(self, x: Tensor) -> Tensor:
@@ -104,14 +116,24 @@ class Way:
         return {"peak": peak}
 
     def time(self) -> dict[str, Any]:
-        seconds = []
+        """Of steps one after another, as in training: the host goes ahead of a GPU."""
+        self.step()
+        self.wait()
+        start = time.perf_counter()
         for _ in range(self.words.steps):
-            self.wait()
-            start = time.perf_counter()
             self.step()
+        self.wait()
+        return {"seconds": (time.perf_counter() - start) / self.words.steps}
+
+    def busy(self) -> dict[str, Any]:
+        """Seconds of a step in which the GPU works."""
+        if self.device.type != "cuda":
+            return {}
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(3):
+                self.step()
             self.wait()
-            seconds.append(time.perf_counter() - start)
-        return {"seconds": statistics.median(seconds)}
+        return {"busy": sum(row.self_device_time_total for row in profile.key_averages()) / 3e6}
 
     def wait(self) -> None:
         if self.device.type == "cuda":

@@ -108,14 +108,24 @@ class Chooser:
         """Nothing that takes long runs again. Of what is computed within other operations that is kept which makes the peak lower, or
         else takes fewer bytes."""
         best = self.stock
-        for k in sorted(self.needed, key=lambda k: -self._values[k].bytes):
-            if self._values[k].heavy or k not in best.kept:
-                continue
-            found = self.run(best.kept - {k})
-            lower = (found.peak, found.bytes) < (best.peak, best.bytes)
-            if lower and not any(self._values[one].heavy for one in found.again):
-                best = found
-        return best
+        while True:
+            before = best
+            for k in sorted(self.needed, key=lambda k: -self._values[k].bytes):
+                if not self._values[k].heavy and k in best.kept:
+                    best = self._lower(best, best.kept - {k})
+            for k in sorted(best.again, key=lambda k: -self._values[k].bytes):
+                best = self._lower(best, best.kept | {k})
+            if best is before:
+                return best
+
+    def _lower(self, course: Course, kept: Iterable[int]) -> Course:
+        """The course that keeps those, if it holds less than another at its peak, or else keeps fewer bytes, and runs nothing heavy again."""
+        found = self.run(kept)
+        if (found.peak, found.bytes) < (course.peak, course.bytes) and not any(
+            self._values[k].heavy for k in found.again
+        ):
+            return found
+        return course
 
     def within(self, budget: int) -> Course | None:
         """The least time found within a budget; None: nothing that was found fits. One value after another is let go, or kept after

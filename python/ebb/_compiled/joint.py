@@ -189,7 +189,8 @@ class Joint:
     def _read_by_outputs(self) -> set[fx.Node]:
         """What the forward pass runs: the backward pass has operations that read no gradient, too."""
         ends = [one for one in self._results()[: self.forward_outputs] if isinstance(one, fx.Node)]
-        return read_by([*ends, *(node for node in self.graph.nodes if node.op == "call_function" and node.is_impure())])
+        impure = [node for node in self.graph.nodes if node.op == "call_function" and node.is_impure()]
+        return read_by([*ends, *(node for node in impure if not self.is_backward(node))])
 
     def _is_cheap(self, node: fx.Node) -> bool:
         return self.kinds.is_cheap(origin_of(node))
