@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# `./dev bench compress [memory|compiled|accuracy|side_by_side|picture] [its options]`: compressed activations; memory unless named.
+# `./dev bench compress [memory|packages|compiled|accuracy|side_by_side|picture] [its options]`: compressed activations; memory unless named.
 need_package release
 program=memory
 case ${1-} in
-  memory | compiled | accuracy | side_by_side | picture)
+  memory | packages | compiled | accuracy | side_by_side | picture)
     program=$1
     shift
     ;;

@@ -9,7 +9,6 @@ import pickle
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import torch.nn.functional as F  # noqa: E402
 from compress_cases import check_same, kept_bytes, ran  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -19,15 +18,15 @@ from ebb._compress.compress import compressed_layers  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class NormAct(nn.BatchNorm2d):
-    """A norm with an activation of its own, as image models have it."""
+class Scale(nn.Module):
+    """Of channels, and an activation."""
 
     def __init__(self, width):
-        super().__init__(width)
-        self.act = nn.SiLU(inplace=True)
+        super().__init__()
+        self.weight, self.act = nn.Parameter(torch.ones(width, 1, 1)), nn.SiLU(inplace=True)
 
     def forward(self, x):
-        return self.act(super().forward(x))
+        return self.act(self.weight * x)
 
 
 class Squeeze(nn.Module):
@@ -42,21 +41,16 @@ class Squeeze(nn.Module):
 
 def efficient():
     """Inverted bottlenecks."""
-    layers = [nn.Conv2d(3, 8, 3, 2, 1), NormAct(8)]
+    layers = [nn.Conv2d(3, 8, 3, 2, 1), Scale(8)]
     for _ in range(2):
-        layers += [nn.Conv2d(8, 16, 1), NormAct(16), nn.Conv2d(16, 16, 3, padding=1, groups=16), NormAct(16)]
-        layers += [Squeeze(16), nn.Conv2d(16, 8, 1), NormAct(8)]
+        layers += [nn.Conv2d(8, 16, 1), Scale(16), nn.Conv2d(16, 16, 3, padding=1, groups=16), Scale(16)]
+        layers += [Squeeze(16), nn.Conv2d(16, 8, 1), Scale(8)]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.0), nn.Linear(8, 4))
 
 
 class LayerNorm2d(nn.LayerNorm):
     def forward(self, x):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-class OwnGELU(nn.Module):
-    def forward(self, x):
-        return F.gelu(x)
 
 
 class ConvNext(nn.Module):
@@ -70,7 +64,7 @@ class ConvNext(nn.Module):
         return x + self.scale * self.down(self.drop(self.act(self.up(self.norm(self.conv(x))))))
 
 
-def convnext(act=OwnGELU):
+def convnext(act):
     return nn.Sequential(nn.Conv2d(3, 8, 4, 4), ConvNext(act), ConvNext(act))
 
 
@@ -97,12 +91,14 @@ class Gated(nn.Module):
         return x + self.down(self.act(self.gate(y)) * self.up(y))
 
 
-class OwnSiLU(nn.Module):
+class Logistic(nn.Module):
+    """A SiLU in arithmetic."""
+
     def forward(self, x):
-        return F.silu(x)
+        return x / (1 + (-x).exp())
 
 
-def llama(act=OwnSiLU):
+def llama(act=Logistic):
     return nn.Sequential(Gated(act), Gated(act))
 
 
@@ -114,7 +110,7 @@ def image():
     return torch.randn(2, 3, 16, 16, requires_grad=True)
 
 
-@pytest.mark.parametrize("make, x", [(efficient, image), (convnext, image), (llama, text)])
+@pytest.mark.parametrize("make, x", [(efficient, image), (llama, text)])
 def test_models_that_gain_nothing_stay_as_they_were(make, x):
     stock, x = make(), x()
     ours = ebb.compress(copy.deepcopy(stock))
@@ -133,7 +129,7 @@ def test_models_that_gain_nothing_stay_as_they_were(make, x):
 @pytest.mark.parametrize(
     "make, x, kept",
     [
-        (lambda: convnext(nn.GELU), image, {"act", "down"}),
+        (lambda: convnext(nn.GELU), image, {"act", "down", "up"}),
         (lambda: llama(nn.SiLU), text, {"act"}),
     ],
 )

@@ -17,11 +17,13 @@ from ebb._compress.settings import settings_of
 @dataclass(frozen=True)
 class Changes:
     """What `ebb.compress` did: `model.ebb_compress`. `changed`: the layers that it compressed, by name, and in which way. `left`:
-    those that it could have compressed and left as they were, since they would save nothing. `stock_kept` and `kept`: the bytes
-    that a step on the sample keeps for its backward pass, before and now; None where no sample was given."""
+    those that it could have compressed and left as they were, since they would save nothing. `functions`: kinds of layers whose
+    functions, such as `F.relu`, do as those layers do. `stock_kept` and `kept`: the bytes that a step on the sample keeps for its
+    backward pass, before and now; None where no sample was given."""
 
     changed: dict[str, str]
     left: list[str]
+    functions: list[str]
     stock_kept: int | None = None
     kept: int | None = None
 
@@ -30,7 +32,8 @@ class Changes:
         """The layers are those that could be compressed."""
         ways = {name: _way(model.get_submodule(name)) for name in layers}
         changed = {name: way for name, way in ways.items() if way is not None}
-        return cls(changed, [name for name in ways if name not in changed], *kept)
+        functions = [name for name in vars(model).get("ebb_functions", ()) if name != "Flatten"]
+        return cls(changed, [name for name in ways if name not in changed], functions, *kept)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -38,6 +41,8 @@ class Changes:
     def brief(self) -> str:
         size = _core.format_bytes
         found = f"{_layers(len(self.changed))} compressed"
+        if self.functions:
+            found += f", functions of {', '.join(self.functions)} too"
         if self.left:
             found += f", {len(self.left)} left as they were, since they would save nothing"
         if self.kept is None or self.stock_kept is None:

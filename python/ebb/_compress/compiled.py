@@ -9,6 +9,7 @@ instead. What reads a layer's source (torch.fx, torch.jit.script) is told to rea
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,15 @@ from torch import Tensor
 from ebb._base.errors import Error
 
 Forward = Callable[[Any, Tensor], Tensor]
+
+
+class _Running(threading.local):
+    """What this thread does. functions_seen: how many modes of ours (functions.py) are around."""
+
+    functions_seen = 0
+
+
+running = _Running()
 
 
 def _exporting() -> bool:
@@ -44,6 +54,9 @@ def never_compiled(forward: Forward) -> Forward:
             return self.stock.forward(self, x)
         if isinstance(x, torch.fx.Proxy):
             raise _unreadable("torch.fx")
+        if running.functions_seen:  # inside of a layer nothing is to be seen, and every look takes time
+            with torch._C.DisableTorchFunction():
+                return forward(self, x)
         return forward(self, x)
 
     return wrapper

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -13,8 +13,22 @@ from torch import Tensor, nn
 
 from ebb._base.errors import Error
 from ebb._compress.changes import Changes
-from ebb._compress.gains import Gains, without_gain
-from ebb._compress.kinds import COMPRESSED, CONVS, LINEARS, NORMS, RELUS, is_compressed, stock, stock_of
+from ebb._compress.compiled import running
+from ebb._compress.functions import Seen, kinds_called
+from ebb._compress.gains import Gains, leave_recipes, without_gain
+from ebb._compress.kinds import (
+    COMPRESSED,
+    CONVS,
+    LINEARS,
+    NORMS,
+    RELUS,
+    compressed_class,
+    is_compressed,
+    is_compressed_class,
+    original_of,
+    stock,
+    stock_of,
+)
 from ebb._compress.recipes import watching
 from ebb._compress.record import record_bytes
 from ebb._compress.sample_step import SampleStep
@@ -24,7 +38,9 @@ Model = TypeVar("Model", bound=nn.Module)
 Block = int | tuple[int, ...]
 Pool = Block | list[Block] | Mapping[str, Block]
 
-_TOLD = ("ebb_fit", "ebb_compress")  # attributes of a model that say what was done to it
+_NORM_WAYS = {"exact": "keep", "int8": "compress"}
+# Attributes of a model that say what was done to it, and which functions do what layers do.
+_TOLD = ("ebb_fit", "ebb_compress", "ebb_functions")
 
 
 def compress(
@@ -85,12 +101,14 @@ def compress(
     _one_of("pooling", pooling, ("average", "max"))
     step = None if sample is None else SampleStep("compress", model, sample, loss)
     layers = compressible_layers(model, skip, "compress")
+    functions = _functions(model, skip, relu, norm)
     if relu == "exact":
         layers = {name: layer for name, layer in layers.items() if stock(layer) not in RELUS}
     chosen = _chosen(model, layers, pool, norm, linear, pooling)
-    idle, before = without_gain(chosen), Compression(model)
+    idle, before = without_gain(chosen, functions), Compression(model)
     decompress(model)
-    _install(model, {layer: settings for layer, settings in chosen.items() if layer not in idle})
+    at_work = {layer: settings for layer, settings in chosen.items() if layer not in idle}
+    _install(model, at_work, functions if at_work or leave_recipes(functions) else None)
     try:
         kept = () if step is None else _settled(step)
     except BaseException:
@@ -98,6 +116,17 @@ def compress(
         raise
     model.ebb_compress = Changes.of(model, layers, *kept)  # type: ignore[assignment]
     return model
+
+
+def _functions(model: nn.Module, skip: Any, relu: str, norm: str) -> dict[str, str]:
+    """Kinds of layers whose functions the model calls, without those that are to stay as they are, and the way in which they keep."""
+    left = tuple(one for one in listed(skip) if isinstance(one, type)) + (tuple(RELUS) if relu == "exact" else ())
+    kinds = {name: getattr(nn, name) for name in sorted(kinds_called(model))}
+    return {
+        name: _NORM_WAYS.get(norm, norm) if kind in NORMS else "keep"
+        for name, kind in kinds.items()
+        if not issubclass(kind, left)
+    }
 
 
 def compress_all(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> None:
@@ -130,7 +159,7 @@ def _chosen(
             settings.always = isinstance(pool, Mapping) and name in pool
             settings.offers = norm == "recompute"
         elif kind in NORMS:
-            settings.way = {"exact": "keep", "int8": "compress"}.get(norm, norm)
+            settings.way = _NORM_WAYS.get(norm, norm)
         elif kind in RELUS:
             settings.way = "recompute" if always else "keep"
         elif kind in LINEARS and linear != "exact":
@@ -157,12 +186,16 @@ def _settled(step: SampleStep) -> tuple[int, int]:
     return gains.stock_kept, min(kept, gains.kept)
 
 
-def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
-    if not chosen:
+def _install(
+    model: nn.Module, chosen: Mapping[nn.Module, Settings], functions: Mapping[str, str] | None = None
+) -> None:
+    if not chosen and not functions:
         return
     for layer, settings in chosen.items():
         layer.ebb_settings = settings  # type: ignore[assignment]
-        layer.__class__ = COMPRESSED[stock(layer)]
+        layer.__class__ = compressed_class(layer)
+    if functions:
+        model.ebb_functions = functions  # type: ignore[assignment]
     model.register_forward_pre_hook(_watch, prepend=True)
     model.register_forward_hook(_unwatch, always_call=True)
 
@@ -188,7 +221,7 @@ def decompress(model: Model) -> Model:
         if is_compressed(layer):
             _make_stock(layer)
         elif _is_parametrised(layer):
-            type(layer).__bases__ = (stock_of(layer),)
+            type(layer).__bases__ = (original_of(type(layer).__bases__[0]),)
             del layer.ebb_settings
         for told in _TOLD:
             vars(layer).pop(told, None)
@@ -200,7 +233,7 @@ def decompress(model: Model) -> Model:
 
 
 def _make_stock(layer: nn.Module) -> None:
-    layer.__class__ = stock_of(layer)
+    layer.__class__ = original_of(type(layer))
     del layer.ebb_settings
 
 
@@ -215,9 +248,11 @@ def _watch(model: nn.Module, given: Any) -> None:
         return
     if not hasattr(_watches, "open"):
         _watches.open = []
-    watch = watching()
-    watch.__enter__()
-    _watches.open.append((model, watch))
+    around = ExitStack()
+    around.enter_context(watching())
+    if (functions := vars(model).get("ebb_functions")) and not running.functions_seen:
+        around.enter_context(Seen(functions))
+    _watches.open.append((model, around))
 
 
 def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
@@ -238,7 +273,8 @@ class Compression:
         decompress(model)
         for root in self.roots:
             within = set(root.modules())
-            _install(root, {layer: settings for layer, settings in self.settings.items() if layer in within})
+            functions = next((told for part, name, told in self.told if part is root and name == "ebb_functions"), None)
+            _install(root, {layer: one for layer, one in self.settings.items() if layer in within}, functions)
         for part, name, value in self.told:
             setattr(part, name, value)
 
@@ -261,7 +297,7 @@ def compressed_layers(model: nn.Module) -> dict[str, nn.Module]:
 def _is_parametrised(layer: nn.Module) -> bool:
     """Since it was compressed: torch.nn.utils.parametrize gives a layer a class of its own, derived from the one it had."""
     bases = type(layer).__bases__
-    return "parametrizations" in layer._modules and len(bases) == 1 and bases[0] in COMPRESSED.values()
+    return "parametrizations" in layer._modules and len(bases) == 1 and is_compressed_class(bases[0])
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -292,8 +328,12 @@ def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module]
     return {
         name: layer
         for name, layer in model.named_modules()
-        if stock(layer) in COMPRESSED and layer not in modules and not issubclass(stock(layer), tuple(types))
+        if stock(layer) in COMPRESSED and layer not in modules and not issubclass(_class_of(layer), tuple(types))
     }
+
+
+def _class_of(layer: nn.Module) -> type[nn.Module]:
+    return original_of(type(layer)) if is_compressed(layer) else type(layer)
 
 
 def _names(model: nn.Module) -> dict[str, nn.Module]:

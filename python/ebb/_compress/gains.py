@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import nn
@@ -14,16 +14,21 @@ from ebb._compress.record import Event
 from ebb._compress.settings import Settings, settings_of
 
 
-def without_gain(chosen: Mapping[nn.Module, Settings]) -> set[nn.Module]:
+def without_gain(chosen: Mapping[nn.Module, Settings], functions: Collection[str] = ()) -> set[nn.Module]:
     """Layers that cannot keep less, whatever the model does with them.
 
     A ReLU, a max-pooling and a dropout keep less by themselves. Others do where their input can be computed again: from what
     a norm keeps, or an activation that does not overwrite its input. Where no layer of the model is such a one, they keep what
-    torch's own layers keep."""
-    sources = any(
+    torch's own layers keep. `functions` are kinds of layers that the model calls as functions."""
+    sources = leave_recipes(functions) or any(
         stock(layer) in NORMS or (stock(layer) in GATES and not getattr(layer, "inplace", False)) for layer in chosen
     )
     return {layer for layer, settings in chosen.items() if not _may_gain(layer, settings, sources)}
+
+
+def leave_recipes(functions: Collection[str]) -> bool:
+    """Whether one of these kinds keeps what its output can be computed from."""
+    return any(kind.__name__ in functions for kind in (*GATES, *NORMS))
 
 
 def _may_gain(layer: Any, settings: Settings, sources: bool) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from torch import nn
@@ -26,15 +27,86 @@ COMPRESSED = {**CONVS, **NORMS, **RELUS, **GATES, **SQUASHES, **POOLS, **DROPOUT
 
 
 def is_compressed(layer: nn.Module) -> bool:
-    return type(layer) in COMPRESSED.values()
+    return is_compressed_class(type(layer))
+
+
+def is_compressed_class(kind: type) -> bool:
+    return kind in COMPRESSED.values() or "ebb_original" in vars(kind)
 
 
 def stock_of(layer: Any) -> type[nn.Module]:
-    """Of a compressed layer, also one that was parametrised since."""
+    """Torch's class of a compressed layer, also of one that was parametrised since."""
     found: type[nn.Module] = layer.stock
     return found
 
 
-def stock(layer: nn.Module) -> type[nn.Module]:
-    """The class that a layer has when it is not compressed."""
-    return stock_of(layer) if is_compressed(layer) else type(layer)
+def original_of(kind: Any) -> type[nn.Module]:
+    """The class that a layer of a compressed class had before."""
+    found: type[nn.Module] = vars(kind).get("ebb_original", kind.stock)
+    return found
+
+
+def stock(layer: Any) -> type[nn.Module]:
+    """Torch's class whose forward pass a layer has; for what is no layer of torch's, its own."""
+    kind: Any = type(layer)
+    return stock_of(layer) if is_compressed(layer) else plain_base(kind) or kind
+
+
+def compressed_class(layer: Any) -> type[nn.Module]:
+    """For a layer that is not compressed and whose stock is in the table."""
+    kind: Any = type(layer)
+    return COMPRESSED.get(kind) or _derived(kind)
+
+
+# What the forward passes of torch's layers read and a subclass may compute, and how it is copied.
+_READ = (
+    "forward",
+    "__call__",
+    "_conv_forward",
+    "weight",
+    "bias",
+    "running_mean",
+    "running_var",
+    "eps",
+    "p",
+    "inplace",
+    "__getattr__",
+    "__reduce__",
+    "__reduce_ex__",
+)
+
+
+@cache
+def plain_base(kind: Any) -> type[nn.Module] | None:
+    """Of a class of somebody's own that computes what torch's layer does, that one. Torch's own subclasses are something else."""
+    if kind in COMPRESSED or kind.__module__.partition(".")[0] == "torch":
+        return None
+    base = next((one for one in COMPRESSED if issubclass(kind, one)), None)
+    if base is None:
+        return None
+    added = kind.__mro__[: kind.__mro__.index(base)]
+    return None if any(name in vars(one) for one in added for name in _READ) else base
+
+
+@cache
+def _derived(kind: Any) -> type[nn.Module]:
+    base = plain_base(kind)
+    assert base is not None
+    words = {
+        "ebb_original": kind,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__reduce_ex__": _reduced,
+    }
+    return type(kind.__name__, (COMPRESSED[base], kind), words)
+
+
+def _reduced(self: Any, protocol: Any) -> tuple[Any, ...]:
+    """Copies and files name the class that is there without us."""
+    state: Any = nn.Module.__reduce_ex__(self, protocol)
+    return (_made, (original_of(type(self)),), *state[2:])
+
+
+def _made(kind: Any) -> nn.Module:
+    derived = _derived(kind)
+    return derived.__new__(derived)

@@ -38,6 +38,12 @@ def outer_hooks() -> Hooks | None:
     return top
 
 
+def is_watched() -> bool:
+    """Whether what operations save here goes through our hooks first. Who only looks on (record.py) says so."""
+    top = _top_hooks(True) if _top_hooks is not None else None
+    return top is not None and (top[1] is _unpack or getattr(top[0], "looks_on", False))
+
+
 class _Value:
     """What can be had in the backward pass. Each reader reads it once in a pass; it is remembered from the first to the last."""
 
@@ -190,6 +196,7 @@ class Source:
         self._offer: weakref.ref[Recipe] | None = None
         self._kept: dict[Any, weakref.ref[Leaf]] = {}
         self._hooks: Hooks | None = None
+        self._seen_as: tuple[weakref.ref[Recipe], Callable[..., Tensor]] | None = None
 
     @staticmethod
     def known(tensor: Tensor) -> Source | None:
@@ -203,11 +210,15 @@ class Source:
         found = Source.known(tensor)
         if found is not None:
             return found
-        name, found = id(tensor), Source(tensor)
+        name, found, sources = (
+            id(tensor),
+            Source(tensor),
+            _SOURCES,
+        )  # at the end of a process, names of modules go first
 
         def gone(ref: weakref.ref[Tensor]) -> None:
-            if (now := _SOURCES.get(name)) is not None and now[0] is ref:
-                del _SOURCES[name]
+            if (now := sources.get(name)) is not None and now[0] is ref:
+                del sources[name]
 
         _SOURCES[name] = (weakref.ref(tensor, gone), found)
         return found
@@ -217,11 +228,22 @@ class Source:
 
     @property
     def recipe(self) -> Recipe | None:
-        return None if self._recipe is None or self._hooks != outer_hooks() else self._recipe()
+        if (self._recipe is None and self._seen_as is None) or self._hooks != outer_hooks():
+            return None
+        found = None if self._recipe is None else self._recipe()
+        if found is None and self._seen_as is not None and (first := self._seen_as[0]()) is not None:
+            found = Recipe(self._seen_as[1], first)
+            self._recipe = weakref.ref(found)
+        return found
 
     @recipe.setter
     def recipe(self, recipe: Recipe) -> None:
         self._recipe, self._hooks = weakref.ref(recipe), outer_hooks()
+
+    def seen_as(self, first: Recipe, view: Callable[..., Tensor]) -> None:
+        """It is a view of what another recipe gives. Nothing is saved by a view that could own a recipe of its own, so there is one when
+        somebody asks."""
+        self._seen_as, self._hooks = (weakref.ref(first), view), outer_hooks()
 
     @property
     def offer(self) -> Recipe | None:

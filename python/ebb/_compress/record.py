@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ebb._compress.recipes import Source
+from ebb._compress.recipes import Source, is_watched
 from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import Settings
 from ebb._tensor.memory import LiveBytes
@@ -199,6 +199,7 @@ class _Recording:
                 )
             return pack(tensor)
 
+        see.looks_on = is_watched()  # type: ignore[attr-defined]
         hooks = torch.autograd.graph.saved_tensors_hooks(see, lambda packed: unpack(packed))
         hooks.__enter__()
         self._inner.append(hooks)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,6 +42,21 @@ class _BatchAgain:
             return torch.batch_norm_elemt(x, weight, bias, *self._found, self._eps)
         mean, var = (None, None) if self._batch_statistics else rest
         return F.batch_norm(x, mean, var, weight, bias, self._batch_statistics, 0.0, self._eps)
+
+
+class _SampleAgain:
+    """Of norms that know no batch."""
+
+    def __init__(self, function: Any, what: Any, eps: float, there: list[bool]):
+        self._function, self._what, self._eps, self._there = function, what, eps, there
+
+    def learn(self, out: Tensor) -> None:
+        """Nothing: one kernel does it all."""
+
+    def __call__(self, x: Tensor, mine: bool, *affine: Tensor) -> Tensor:
+        given = list(affine)
+        weight, bias = (given.pop(0) if there else None for there in self._there)
+        return self._function(x, self._what, weight, bias, self._eps)
 
 
 class _Decode:
@@ -105,34 +121,42 @@ def _before(x: Tensor, settings: Settings, by_channel: bool) -> Recipe | Leaf:
     return recipe or (held(x, settings) if source.recipe is None else Leaf(x))
 
 
-class _Norm(NotScripted):
-    """A mixin in front of nn's norms. `by_channel`: a scale for each channel in 8 bits."""
+def normed(
+    x: Tensor,
+    affine: tuple[Tensor | None, Tensor | None],
+    settings: Settings,
+    run: Callable[[], Tensor],
+    again: _BatchAgain | _SampleAgain,
+    statistics: tuple[Tensor, ...] = (),
+) -> Tensor:
+    """What `run` gives; kept is its input, and left on it a recipe that computes it `again`. Batch norms have a scale for each channel in 8
+    bits. `statistics` are those that a batch norm does not find in its input."""
+    before = _before(x, settings, isinstance(again, _BatchAgain))
+    recipe = Recipe(again, before, _copies(x, *affine) + (_copies(x, *statistics) if statistics else []))
+    with keeping(before, x, recipe):
+        out = run()
+    if out.dtype == x.dtype:  # else autocast had its own input
+        again.learn(out)
+        Source.of(out).recipe = recipe
+    return out
 
-    by_channel = False
+
+class _Norm(NotScripted):
+    """A mixin in front of nn's norms."""
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
+        run = super().forward  # type: ignore[misc]
         if parametrised(self) or not at_work(x, self.weight, self.bias):
-            return super().forward(x)  # type: ignore[misc]
-        before = _before(x, settings_of(self), self.by_channel)
-        again, statistics = self._again(x, [one is not None for one in (self.weight, self.bias)])
-        recipe = Recipe(again, before, _copies(x, self.weight, self.bias) + statistics)
-        with keeping(before, x, recipe):
-            out = super().forward(x)  # type: ignore[misc]
-        if out.dtype == x.dtype:  # else autocast had its own input
-            again.learn(out)
-            Source.of(out).recipe = recipe
-        return out
+            return run(x)
+        again, statistics = self._again([one is not None for one in (self.weight, self.bias)])
+        return normed(x, (self.weight, self.bias), settings_of(self), lambda: run(x), again, statistics)
 
 
 class _Batch(_Norm):
-    by_channel = True
-
-    def _again(self: Any, x: Tensor, there: list[bool]) -> tuple[_BatchAgain, list[Leaf]]:
-        statistics = (
-            [] if self.training or self.running_mean is None else _copies(x, self.running_mean, self.running_var)
-        )
-        return _BatchAgain(self.eps, not statistics, there), statistics
+    def _again(self: Any, there: list[bool]) -> tuple[_BatchAgain, tuple[Tensor, ...]]:
+        found = () if self.training or self.running_mean is None else (self.running_mean, self.running_var)
+        return _BatchAgain(self.eps, not found, there), found
 
 
 class BatchNorm1d(_Batch, nn.BatchNorm1d):
@@ -147,30 +171,54 @@ class BatchNorm3d(_Batch, nn.BatchNorm3d):
     stock = nn.BatchNorm3d
 
 
-class _SampleAgain:
-    """Of norms that know no batch."""
-
-    def __init__(self, function: Any, what: Any, eps: float, there: list[bool]):
-        self._function, self._what, self._eps, self._there = function, what, eps, there
-
-    def learn(self, out: Tensor) -> None:
-        """Nothing: one kernel does it all."""
-
-    def __call__(self, x: Tensor, mine: bool, *affine: Tensor) -> Tensor:
-        given = list(affine)
-        weight, bias = (given.pop(0) if there else None for there in self._there)
-        return self._function(x, self._what, weight, bias, self._eps)
-
-
 class LayerNorm(_Norm, nn.LayerNorm):
     stock = nn.LayerNorm
 
-    def _again(self, x: Tensor, there: list[bool]) -> tuple[_SampleAgain, list[Leaf]]:
-        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, there), []
+    def _again(self, there: list[bool]) -> tuple[_SampleAgain, tuple[Tensor, ...]]:
+        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, there), ()
 
 
 class GroupNorm(_Norm, nn.GroupNorm):
     stock = nn.GroupNorm
 
-    def _again(self, x: Tensor, there: list[bool]) -> tuple[_SampleAgain, list[Leaf]]:
-        return _SampleAgain(F.group_norm, self.num_groups, self.eps, there), []
+    def _again(self, there: list[bool]) -> tuple[_SampleAgain, tuple[Tensor, ...]]:
+        return _SampleAgain(F.group_norm, self.num_groups, self.eps, there), ()
+
+
+def batch_norm_called(settings: Settings, function: Any) -> Any:
+    """F.batch_norm as a compressed layer does it."""
+
+    def call(
+        input: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        def run() -> Tensor:
+            return function(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+        if not at_work(input, weight, bias):
+            return run()
+        again = _BatchAgain(eps, training, [one is not None for one in (weight, bias)])
+        found = () if training or running_mean is None or running_var is None else (running_mean, running_var)
+        return normed(input, (weight, bias), settings, run, again, found)
+
+    return call
+
+
+def sample_norm_called(settings: Settings, function: Any) -> Any:
+    """F.layer_norm and F.group_norm, likewise."""
+
+    def call(
+        input: Tensor, what: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    ) -> Tensor:
+        if not at_work(input, weight, bias):
+            return function(input, what, weight, bias, eps)
+        again = _SampleAgain(function, what, eps, [one is not None for one in (weight, bias)])
+        return normed(input, (weight, bias), settings, lambda: function(input, what, weight, bias, eps), again)
+
+    return call
