@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ebb._base.errors import Error
 from ebb._compress.changes import Changes
 from ebb._compress.compiled import running
-from ebb._compress.functions import Seen, kinds_called
+from ebb._compress.functions import Seen, ways_called
 from ebb._compress.gains import Gains, leave_recipes, without_gain
 from ebb._compress.kinds import (
     COMPRESSED,
@@ -101,7 +101,8 @@ def compress(
     _one_of("pooling", pooling, ("average", "max"))
     step = None if sample is None else SampleStep("compress", model, sample, loss)
     layers = compressible_layers(model, skip, "compress")
-    functions = _functions(model, skip, relu, norm)
+    left = (*(one for one in listed(skip) if isinstance(one, type)), *(RELUS if relu == "exact" else ()))
+    functions = ways_called(model, left, _NORM_WAYS.get(norm, norm))
     if relu == "exact":
         layers = {name: layer for name, layer in layers.items() if stock(layer) not in RELUS}
     chosen = _chosen(model, layers, pool, norm, linear, pooling)
@@ -116,17 +117,6 @@ def compress(
         raise
     model.ebb_compress = Changes.of(model, layers, *kept)  # type: ignore[assignment]
     return model
-
-
-def _functions(model: nn.Module, skip: Any, relu: str, norm: str) -> dict[str, str]:
-    """Kinds of layers whose functions the model calls, without those that are to stay as they are, and the way in which they keep."""
-    left = tuple(one for one in listed(skip) if isinstance(one, type)) + (tuple(RELUS) if relu == "exact" else ())
-    kinds = {name: getattr(nn, name) for name in sorted(kinds_called(model))}
-    return {
-        name: _NORM_WAYS.get(norm, norm) if kind in NORMS else "keep"
-        for name, kind in kinds.items()
-        if not issubclass(kind, left)
-    }
 
 
 def compress_all(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ebb._compress.compiled import running
-from ebb._compress.kinds import plain_base
+from ebb._compress.kinds import NORMS, plain_base
 from ebb._compress.layers import activation, dropout, maxpool, norm
 from ebb._compress.recipes import Source, is_watched, recipe_of
 from ebb._compress.settings import Settings
@@ -203,7 +203,13 @@ def _hand_on(function: Call, args: tuple[Any, ...], named: dict[str, Any], out: 
 _PRODUCTS = {"addmm", "mm", "bmm", "matmul", "baddbmm"}
 
 
-def kinds_called(model: nn.Module) -> frozenset[str]:
+def ways_called(model: nn.Module, left: tuple[type, ...], norm: str) -> dict[str, str]:
+    """Kinds of layers whose functions the model calls, without those that are to stay as they are, and the way in which each keeps."""
+    kinds = {name: getattr(nn, name) for name in sorted(_kinds_called(model))}
+    return {name: norm if kind in NORMS else "keep" for name, kind in kinds.items() if not issubclass(kind, left)}
+
+
+def _kinds_called(model: nn.Module) -> frozenset[str]:
     """Names of the kinds of layers whose functions the model calls, as far as its code shows: functions that a module has as attributes,
     names in the code of its class, unless that is a layer of the module, and forward passes of torch's layers in classes derived from
     them. `Flatten` is for models that change shapes before products."""
