@@ -17,17 +17,23 @@ import torch
 from torch import Tensor
 
 from ebb._base.errors import Error
+from ebb._compress.settings import Settings
 
 Forward = Callable[[Any, Tensor], Tensor]
 
 
 class _Running(threading.local):
-    """What this thread does. functions_seen: how many modes of ours (functions.py) are around."""
+    """What this thread does. seen: the mode of ours (seen.py) that is around."""
 
-    functions_seen = 0
+    seen: Any = None
 
 
 running = _Running()
+
+
+def _is_on_top(mode: Any) -> bool:
+    count = torch._C._len_torch_function_stack()
+    return count > 0 and torch._C._get_function_stack_at(count - 1) is mode
 
 
 def _exporting() -> bool:
@@ -54,16 +60,21 @@ def never_compiled(forward: Forward) -> Forward:
             return self.stock.forward(self, x)
         if isinstance(x, torch.fx.Proxy):
             raise _unreadable("torch.fx")
-        if running.functions_seen:  # inside of a layer nothing is to be seen, and every look takes time
-            with torch._C.DisableTorchFunction():
-                return forward(self, x)
-        return forward(self, x)
+        if (mode := running.seen) is None or not _is_on_top(mode):
+            return forward(self, x)
+        torch._C._pop_torch_function_stack()  # inside of a layer nothing is to be seen, and every look takes time
+        try:
+            return forward(self, x)
+        finally:
+            torch._C._push_on_torch_function_stack(mode)
 
     return wrapper
 
 
 class NotScripted:
     """A mixin in front of torch's layers."""
+
+    ebb_settings: Any = Settings(offers=False)  # for those that somebody makes by their class
 
     def __prepare_scriptable__(self) -> Any:
         raise _unreadable("torch.jit.script")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ebb._base.errors import Error
+from ebb._compress.blocks import Pool, blocks_of, names_of, some
 from ebb._compress.changes import Changes
-from ebb._compress.compiled import running
-from ebb._compress.functions import Seen, ways_called
 from ebb._compress.gains import Gains, leave_recipes, without_gain
 from ebb._compress.kinds import (
     COMPRESSED,
@@ -32,11 +32,10 @@ from ebb._compress.kinds import (
 from ebb._compress.recipes import watching
 from ebb._compress.record import record_bytes
 from ebb._compress.sample_step import SampleStep
+from ebb._compress.seen import Seen, mark, may_be_around, ways_called
 from ebb._compress.settings import Settings, settings_of
 
 Model = TypeVar("Model", bound=nn.Module)
-Block = int | tuple[int, ...]
-Pool = Block | list[Block] | Mapping[str, Block]
 
 _NORM_WAYS = {"exact": "keep", "int8": "compress"}
 # Attributes of a model that say what was done to it, and which functions do what layers do.
@@ -100,8 +99,9 @@ def compress(
     _one_of("linear", linear, ("exact", "int8", "project"))
     _one_of("pooling", pooling, ("average", "max"))
     step = None if sample is None else SampleStep("compress", model, sample, loss)
+    skip = listed(skip)
     layers = compressible_layers(model, skip, "compress")
-    left = (*(one for one in listed(skip) if isinstance(one, type)), *(RELUS if relu == "exact" else ()))
+    left = (*(one for one in skip if isinstance(one, type)), *(RELUS if relu == "exact" else ()))
     functions = ways_called(model, left, _NORM_WAYS.get(norm, norm))
     if relu == "exact":
         layers = {name: layer for name, layer in layers.items() if stock(layer) not in RELUS}
@@ -109,7 +109,9 @@ def compress(
     idle, before = without_gain(chosen, functions), Compression(model)
     decompress(model)
     at_work = {layer: settings for layer, settings in chosen.items() if layer not in idle}
-    _install(model, at_work, functions if at_work or leave_recipes(functions) else None)
+    if functions and (at_work or leave_recipes(functions)):
+        mark(model, functions, _left(model, skip, "compress"))
+    _install(model, at_work)
     try:
         kept = () if step is None else _settled(step)
     except BaseException:
@@ -129,7 +131,7 @@ def compress_all(model: nn.Module, skip: Iterable[str | type | nn.Module]) -> No
 def _chosen(
     model: nn.Module, layers: Mapping[str, Any], pool: Pool, norm: str, linear: str, pooling: str
 ) -> dict[nn.Module, Settings]:
-    blocks = _blocks(model, {name: one for name, one in layers.items() if stock(one) in CONVS}, pool)
+    blocks = blocks_of(model, {name: one for name, one in layers.items() if stock(one) in CONVS}, pool)
     for name, layer in layers.items():
         if name in blocks and layer.padding_mode != "zeros":
             raise Error(
@@ -176,18 +178,13 @@ def _settled(step: SampleStep) -> tuple[int, int]:
     return gains.stock_kept, min(kept, gains.kept)
 
 
-def _install(
-    model: nn.Module, chosen: Mapping[nn.Module, Settings], functions: Mapping[str, str] | None = None
-) -> None:
-    if not chosen and not functions:
-        return
+def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
     for layer, settings in chosen.items():
         layer.ebb_settings = settings  # type: ignore[assignment]
         layer.__class__ = compressed_class(layer)
-    if functions:
-        model.ebb_functions = functions  # type: ignore[assignment]
-    model.register_forward_pre_hook(_watch, prepend=True)
-    model.register_forward_hook(_unwatch, always_call=True)
+    if chosen or "ebb_functions" in vars(model):
+        model.register_forward_pre_hook(_watch, prepend=True)
+        model.register_forward_hook(_unwatch, always_call=True)
 
 
 def decompress(model: Model) -> Model:
@@ -224,7 +221,7 @@ def decompress(model: Model) -> Model:
 
 def _make_stock(layer: nn.Module) -> None:
     layer.__class__ = original_of(type(layer))
-    del layer.ebb_settings
+    vars(layer).pop("ebb_settings", None)
 
 
 _watches = threading.local()
@@ -238,11 +235,28 @@ def _watch(model: nn.Module, given: Any) -> None:
         return
     if not hasattr(_watches, "open"):
         _watches.open = []
+    _end_interrupted(model)
     around = ExitStack()
     around.enter_context(watching())
-    if (functions := vars(model).get("ebb_functions")) and not running.functions_seen:
-        around.enter_context(Seen(functions))
+    if "ebb_functions" in vars(model) and may_be_around():
+        around.enter_context(Seen())
     _watches.open.append((model, around))
+
+
+def _end_interrupted(model: nn.Module) -> None:
+    """Hooks are not called after a KeyboardInterrupt: what it has left of forward passes on this thread ends here."""
+    calls: list[Any] = []
+    frame: Any = sys._getframe(1) if _watches.open else None
+    while frame is not None:
+        if frame.f_code.co_name == "_wrapped_call_impl":
+            calls.append(frame.f_locals.get("self"))
+        frame = frame.f_back
+    while _watches.open:
+        last = _watches.open[-1][0]
+        begun = sum(one is last for one in calls) - (last is model)
+        if sum(one is last for one, _ in _watches.open) <= begun:
+            break
+        _watches.open.pop()[1].close()
 
 
 def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
@@ -261,12 +275,11 @@ class Compression:
 
     def put_back(self, model: nn.Module) -> None:
         decompress(model)
-        for root in self.roots:
-            within = set(root.modules())
-            functions = next((told for part, name, told in self.told if part is root and name == "ebb_functions"), None)
-            _install(root, {layer: one for layer, one in self.settings.items() if layer in within}, functions)
         for part, name, value in self.told:
             setattr(part, name, value)
+        for root in self.roots:
+            within = set(root.modules())
+            _install(root, {layer: one for layer, one in self.settings.items() if layer in within})
 
 
 @contextmanager
@@ -300,97 +313,25 @@ def listed(skip: Any) -> list[Any]:
 
 
 def compressible_layers(model: nn.Module, skip: Iterable[str | type | nn.Module], what: str) -> dict[str, nn.Module]:
-    """Those that can be compressed; errors speak of `what`. A class of somebody's own may compute something else, so types must be torch's."""
-    names = _names(model)
-    types: list[type] = []
-    modules: set[nn.Module] = set()
-    for one in listed(skip):
+    """Those that can be compressed; errors speak of `what`. A class of somebody's own may compute something else, so types must be torch's
+    or have its forward passes."""
+    left = _left(model, listed(skip), what)
+    return {name: layer for name, layer in model.named_modules() if stock(layer) in COMPRESSED and layer not in left}
+
+
+def _left(model: nn.Module, skip: Iterable[str | type | nn.Module], what: str) -> set[nn.Module]:
+    """Modules that are to stay as they are, by name or themselves, with all that they contain; those of a type among them."""
+    names = names_of(model)
+    found: set[nn.Module] = set()
+    for one in skip:
         if isinstance(one, str):
             if one not in names:
-                raise Error(f"{what}: skip names {one!r}, which the model does not have; its layers are {_some(names)}")
-            modules.update(names[one].modules())
-        elif isinstance(one, type):
-            types.append(one)
+                raise Error(f"{what}: skip names {one!r}, which the model does not have; its layers are {some(names)}")
+            found.update(names[one].modules())
         elif isinstance(one, nn.Module):
-            modules.update(one.modules())
+            found.update(one.modules())
+        elif isinstance(one, type):
+            found.update(part for part in names.values() if isinstance(part, one))
         else:
             raise Error(f"{what}: skip has {one!r}; it must be a layer's name, a type or a module")
-    return {
-        name: layer
-        for name, layer in model.named_modules()
-        if stock(layer) in COMPRESSED and layer not in modules and not issubclass(_class_of(layer), tuple(types))
-    }
-
-
-def _class_of(layer: nn.Module) -> type[nn.Module]:
-    return original_of(type(layer)) if is_compressed(layer) else type(layer)
-
-
-def _names(model: nn.Module) -> dict[str, nn.Module]:
-    """A layer that is used in two places has two."""
-    return dict(model.named_modules(remove_duplicate=False))
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = [name for name in names if name]
-    return ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
-
-
-def _blocks(model: nn.Module, convs: dict[str, nn.Module], pool: Pool) -> dict[str, tuple[int, ...]]:
-    """The block of every convolution."""
-    if isinstance(pool, Mapping):
-        names = _names(model)
-        chosen: dict[nn.Module, Any] = {}
-        for given in sorted(pool, key=lambda name: len(str(name))):  # the longest name is the closest
-            if not isinstance(given, str):
-                raise Error(f"compress: pool has the key {given!r}; keys are names of layers, such as {_some(convs)}")
-            if given not in names:
-                raise Error(
-                    f"compress: pool names {given!r}, which the model does not have; its layers are {_some(names)}"
-                )
-            meant = set(names[given].modules()) & set(convs.values())
-            if not meant:
-                raise Error(f"compress: pool names {given!r}, which has no convolution that could be compressed")
-            chosen.update(dict.fromkeys(meant, pool[given]))
-        return {name: _block(chosen.get(layer, 1), name, layer) for name, layer in convs.items()}
-    if isinstance(pool, list):
-        stages = [
-            name
-            for name, child in model.named_children()
-            if list(child.children()) and any(_within(each, name) for each in convs)
-        ]
-        if not stages:
-            raise Error(
-                f"compress: pool is the list {pool!r}, a block for each stage, but no child of the model contains "
-                "convolutions of its own; give one block, or name layers in a dict"
-            )
-        if len(pool) != len(stages):
-            raise Error(
-                f"compress: pool has {len(pool)} blocks for {len(stages)} stages ({_some(stages)}); give one for each, or "
-                "name layers in a dict"
-            )
-        found = {}
-        for name in convs:
-            stage = next((i for i, each in enumerate(stages) if _within(name, each)), 0)
-            found[name] = _block(pool[stage], name, convs[name])
-        return found
-    return {name: _block(pool, name, layer) for name, layer in convs.items()}
-
-
-def _within(name: str, outer: str) -> bool:
-    return outer == "" or name == outer or name.startswith(outer + ".")
-
-
-def _block(block: Any, name: str, layer: Any) -> tuple[int, ...]:
-    name = name or "the model itself"
-    dims = len(layer.stride)
-    given = (block,) * dims if isinstance(block, int) else block
-    if not isinstance(given, tuple) or not all(
-        isinstance(p, int) and not isinstance(p, bool) and p >= 1 for p in given
-    ):
-        raise Error(f"compress: pool is {block!r} for {name}; a block is a whole number from 1 on, or a tuple of them")
-    if len(given) != dims:
-        raise Error(
-            f"compress: pool is {block!r} for {name}, which has {dims} spatial axes; give {dims} numbers, or one for all"
-        )
-    return given
+    return found

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ebb._compress.layers import activation, conv, dropout, linear, maxpool, norm
 
@@ -36,7 +36,7 @@ def is_compressed_class(kind: type) -> bool:
 
 def stock_of(layer: Any) -> type[nn.Module]:
     """Torch's class of a compressed layer, also of one that was parametrised since."""
-    found: type[nn.Module] = layer.stock
+    found: type[nn.Module] = type(layer).stock
     return found
 
 
@@ -46,10 +46,18 @@ def original_of(kind: Any) -> type[nn.Module]:
     return found
 
 
+def original_class(layer: nn.Module) -> type[nn.Module]:
+    """The class that a layer has when it is not compressed."""
+    return original_of(type(layer)) if is_compressed(layer) else type(layer)
+
+
 def stock(layer: Any) -> type[nn.Module]:
     """Torch's class whose forward pass a layer has; for what is no layer of torch's, its own."""
+    if is_compressed(layer):
+        return stock_of(layer)
     kind: Any = type(layer)
-    return stock_of(layer) if is_compressed(layer) else plain_base(kind) or kind
+    base = plain_base(kind)
+    return kind if base is None or vars(layer).keys() & _names_of(base) else base
 
 
 def compressed_class(layer: Any) -> type[nn.Module]:
@@ -58,40 +66,38 @@ def compressed_class(layer: Any) -> type[nn.Module]:
     return COMPRESSED.get(kind) or _derived(kind)
 
 
-# What the forward passes of torch's layers read and a subclass may compute, and how it is copied.
-_READ = (
-    "forward",
-    "__call__",
-    "_conv_forward",
-    "weight",
-    "bias",
-    "running_mean",
-    "running_var",
-    "eps",
-    "p",
-    "inplace",
-    "__getattr__",
-    "__reduce__",
-    "__reduce_ex__",
-)
+# What the forward passes of torch's layers read and a subclass may compute, and what making and copying classes and objects runs.
+_READ = {
+    *("forward", "__call__", "_conv_forward", "weight", "bias", "running_mean", "running_var", "eps", "p", "inplace"),
+    *("__getattr__", "__getattribute__", "__new__", "__init_subclass__", "__slots__"),
+    *("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__", "__torch_function__"),
+}
 
 
-@cache
+def _names_of(base: type[nn.Module]) -> set[str]:
+    """Names that compressed layers use for themselves."""
+    ours = COMPRESSED[base].__mro__[: COMPRESSED[base].__mro__.index(base)]
+    return {name for one in ours for name in vars(one) if not name.startswith("__")} - {"forward"}
+
+
 def plain_base(kind: Any) -> type[nn.Module] | None:
     """Of a class of somebody's own that computes what torch's layer does, that one. Torch's own subclasses are something else."""
-    if kind in COMPRESSED or kind.__module__.partition(".")[0] == "torch":
+    if kind in COMPRESSED or kind.__module__.partition(".")[0] in ("torch", "ebb") or type(kind) is not type:
         return None
     base = next((one for one in COMPRESSED if issubclass(kind, one)), None)
-    if base is None:
+    if base is None or issubclass(kind, LazyModuleMixin):
         return None
-    added = kind.__mro__[: kind.__mro__.index(base)]
-    return None if any(name in vars(one) for one in added for name in _READ) else base
+    added = {name for one in kind.__mro__[: kind.__mro__.index(base)] for name in vars(one)}
+    return None if added & (_READ | _names_of(base)) else base
 
 
-@cache
 def _derived(kind: Any) -> type[nn.Module]:
+    """Classes know those derived from them as long as somebody uses them: that is the only record."""
     base = plain_base(kind)
     assert base is not None
+    for one in kind.__subclasses__():
+        if vars(one).get("ebb_original") is kind:
+            return one
     words = {
         "ebb_original": kind,
         "__module__": kind.__module__,

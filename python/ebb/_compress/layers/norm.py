@@ -185,40 +185,31 @@ class GroupNorm(_Norm, nn.GroupNorm):
         return _SampleAgain(F.group_norm, self.num_groups, self.eps, there), ()
 
 
-def batch_norm_called(settings: Settings, function: Any) -> Any:
-    """F.batch_norm as a compressed layer does it."""
-
-    def call(
-        input: Tensor,
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor:
-        def run() -> Tensor:
-            return function(input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-        if not at_work(input, weight, bias):
-            return run()
-        again = _BatchAgain(eps, training, [one is not None for one in (weight, bias)])
-        found = () if training or running_mean is None or running_var is None else (running_mean, running_var)
-        return normed(input, (weight, bias), settings, run, again, found)
-
-    return call
+def batch_normed(
+    x: Tensor,
+    running: tuple[Tensor | None, Tensor | None],
+    affine: tuple[Tensor | None, Tensor | None],
+    training: bool,
+    eps: float,
+    settings: Settings,
+    run: Callable[[], Tensor],
+) -> Tensor:
+    """F.batch_norm, which is what `run` calls, as a compressed layer does it."""
+    if not at_work(x, *affine):
+        return run()
+    again = _BatchAgain(eps, training, [one is not None for one in affine])
+    mean, var = running
+    return normed(x, affine, settings, run, again, () if training or mean is None or var is None else (mean, var))
 
 
-def sample_norm_called(settings: Settings, function: Any) -> Any:
-    """F.layer_norm and F.group_norm, likewise."""
+def sample_normed(
+    function: Any, x: Tensor, what: Any, affine: tuple[Tensor | None, Tensor | None], eps: float, settings: Settings
+) -> Tensor:
+    """F.layer_norm and F.group_norm, likewise; `what` is their second argument."""
 
-    def call(
-        input: Tensor, what: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
-    ) -> Tensor:
-        if not at_work(input, weight, bias):
-            return function(input, what, weight, bias, eps)
-        again = _SampleAgain(function, what, eps, [one is not None for one in (weight, bias)])
-        return normed(input, (weight, bias), settings, lambda: function(input, what, weight, bias, eps), again)
+    def run() -> Tensor:
+        return function(x, what, *affine, eps)
 
-    return call
+    if not at_work(x, *affine):
+        return run()
+    return normed(x, affine, settings, run, _SampleAgain(function, what, eps, [one is not None for one in affine]))
