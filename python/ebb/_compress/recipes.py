@@ -38,6 +38,11 @@ def outer_hooks() -> Hooks | None:
     return top
 
 
+def can_be_watched() -> bool:
+    """An older torch, 2.6 for one, does not say whose hooks are around."""
+    return _top_hooks is not None
+
+
 def is_watched() -> bool:
     """Whether what operations save here goes through our hooks first. Who only looks on (record.py) says so."""
     top = _top_hooks(True) if _top_hooks is not None else None

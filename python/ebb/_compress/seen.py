@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from ebb._compress.compiled import running
 from ebb._compress.functions import KIND_NAMED, KIND_OF, done, plain
 from ebb._compress.kinds import NORMS, original_class, plain_base
-from ebb._compress.recipes import Source, is_watched, recipe_of
+from ebb._compress.recipes import Source, can_be_watched, is_watched, recipe_of
 
 _FAR = 16  # a module that calls a function is so many calls away at most
 
@@ -105,7 +105,7 @@ _APART = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLay
 
 def ways_called(model: nn.Module, left: tuple[type, ...], norm: str) -> dict[str, str]:
     """Kinds of layers whose functions the model calls, without those that are to stay as they are, and the way in which each keeps."""
-    if any(isinstance(part, _APART) for part in model.modules()):
+    if not can_be_watched() or any(isinstance(part, _APART) for part in model.modules()):
         return {}
     kinds = {name: getattr(nn, name) for name in sorted(_kinds_called(model))}
     return {name: norm if kind in NORMS else "keep" for name, kind in kinds.items() if not issubclass(kind, left)}
