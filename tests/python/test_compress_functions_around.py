@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F  # noqa: E402
-from compress_cases import check_same, kept_bytes, ran  # noqa: E402
+from compress_cases import Live, check_same, kept_bytes, ran  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
@@ -118,12 +118,20 @@ def test_a_mode_of_somebody_elses():
     assert theirs.calls == wanted.calls == 1
 
 
-def test_a_default_device():
-    stock, x = Net(), image()
-    ours = ebb.compress(copy.deepcopy(stock))
-    with torch.device("cpu"):
-        check_same(ran(ours, x), ran(stock, x))
-        assert kept_bytes(ours, x) < kept_bytes(stock, x)
+@pytest.mark.parametrize("options", [{}, {"norm": "int8", "linear": "int8"}, {"linear": "project"}], ids=str)
+def test_a_default_device(options):
+    """Another one than the model's, too."""
+    x = image()
+    stock = nn.Sequential(Net(lambda y: F.dropout(y, 0.3)), nn.ReLU6(), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))
+    ours = ebb.compress(copy.deepcopy(stock), **options)
+    wanted, kept = ran(ours, x), kept_bytes(ours, x)
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            assert kept_bytes(ours, x) == kept
+            ours(x).sum().backward()
+    ours.zero_grad()
+    ours.load_state_dict(stock.state_dict())
+    check_same(ran(ours, x), wanted, lambda name: options.get("linear") == "project" and "parameter 4" in name)
 
 
 class Coded(torch.Tensor):
@@ -276,6 +284,99 @@ def test_an_interrupt():
     assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
 
 
+class Interrupts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.stop = Net(), True
+
+    def forward(self, x):
+        y = self.net(x)
+        if self.stop:
+            raise KeyboardInterrupt
+        return y
+
+
+def test_what_others_have_around_after_an_interrupt_stays():
+    model, x, packed = ebb.compress(Interrupts()), image(), []
+    with pytest.raises(KeyboardInterrupt):
+        model(x)
+    model.stop = False
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: (packed.append(1), one)[1], lambda one: one)
+    with hooks, Doubling() as mode:
+        model(x)
+        before, calls = len(packed), mode.calls
+        F.relu(x * x)
+        assert len(packed) > before > 0 and mode.calls == calls + 1 > 1
+    assert torch._C._len_torch_function_stack() == 0 and running.seen is None
+    assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
+
+
+def test_an_interrupt_that_a_model_catches():
+    class Catches(Net):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = [inner]
+
+        def forward(self, x):
+            try:
+                self.inner[0](x)
+            except KeyboardInterrupt:
+                return super().forward(x)
+
+    ebb.compress(Catches(ebb.compress(Interrupts())))(image()).sum().backward()
+    assert torch._C._len_torch_function_stack() == 0 and running.seen is None
+    assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
+
+
+def test_the_locals_of_a_model_go_when_it_lets_them_go():
+    class Lets(Net):
+        def forward(self, x):
+            large = torch.ones(1000, 1000)
+            y = super().forward(x) + large.mean()
+            del large
+            self.bytes = live.bytes()
+            return y
+
+    ours, x = ebb.compress(Lets()), image()
+    with Live() as live:
+        ours(x)
+    assert ours.bytes < 10**6
+
+
+def test_parts_of_a_compressed_model_are_put_back():
+    def model():
+        return nn.Sequential(Net(), nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.ReLU())
+
+    def fails(out):
+        raise ValueError("as asked")
+
+    net, x = ebb.compress(model()), image()
+    kept = kept_bytes(net, x)
+    ebb.compression_report(net[0], x)
+    assert kept_bytes(net, x) == kept
+    ebb.compress(net[0], pool=2)
+    kept = kept_bytes(net, x)
+    ebb.compression_report(net, x)
+    with pytest.raises(ValueError, match="as asked"):
+        ebb.compress(net, sample=x, loss=fails)
+    assert kept_bytes(net, x) == kept and len(net._forward_pre_hooks) == len(net[0]._forward_pre_hooks) == 1
+
+
+class Words(dict):
+    __getattr__ = dict.__getitem__
+
+
+words = Words(slope=0.1)
+
+
+def test_code_that_names_objects_of_any_kind():
+    class Model(Net):
+        def forward(self, x):
+            return words.slope * super().forward(x)
+
+    check(Model(), image())
+
+
 def test_another_thread_sees_nothing():
     model, x, names = ebb.compress(Net(lambda y: (barrier.wait(5), barrier.wait(5), y)[2])), image(), []
     barrier = threading.Barrier(2)
@@ -293,6 +394,17 @@ class Tracked(nn.Conv2d):
 
     def __init_subclass__(cls, *, name):
         cls.made.append(name)
+
+
+class Registered:
+    made: list = []
+
+    def __init_subclass__(cls):
+        cls.made.append(cls.__name__)
+
+
+class Mixed(nn.Conv2d, Registered):
+    pass
 
 
 class Dims(nn.Dropout):
@@ -326,8 +438,8 @@ class Built(nn.Conv2d):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Tracked(8, 8, 1), Dims, Squash, Again, lambda: Lazy(16), lambda: Built(8, 8, 1)],
-    ids=["Tracked", "Dims", "Squash", "Again", "Lazy", "Built"],
+    [lambda: Tracked(8, 8, 1), lambda: Mixed(8, 8, 1), Dims, Squash, Again, lambda: Lazy(16), lambda: Built(8, 8, 1)],
+    ids=["Tracked", "Mixed", "Dims", "Squash", "Again", "Lazy", "Built"],
 )
 def test_classes_whose_names_or_making_are_their_own_stay(make):
     stock = nn.Sequential(nn.BatchNorm2d(8), make(), nn.Conv2d(8, 8, 1))

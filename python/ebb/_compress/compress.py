@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -29,11 +27,11 @@ from ebb._compress.kinds import (
     stock,
     stock_of,
 )
-from ebb._compress.recipes import watching
 from ebb._compress.record import record_bytes
 from ebb._compress.sample_step import SampleStep
-from ebb._compress.seen import Seen, mark, may_be_around, ways_called
+from ebb._compress.seen import mark, ways_called
 from ebb._compress.settings import Settings, settings_of
+from ebb._compress.watch import unwatch, watch
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -179,12 +177,21 @@ def _settled(step: SampleStep) -> tuple[int, int]:
 
 
 def _install(model: nn.Module, chosen: Mapping[nn.Module, Settings]) -> None:
+    _compress_layers(chosen)
+    if chosen or "ebb_functions" in vars(model):
+        _hook(model)
+
+
+def _compress_layers(chosen: Mapping[nn.Module, Settings]) -> None:
     for layer, settings in chosen.items():
         layer.ebb_settings = settings  # type: ignore[assignment]
-        layer.__class__ = compressed_class(layer)
-    if chosen or "ebb_functions" in vars(model):
-        model.register_forward_pre_hook(_watch, prepend=True)
-        model.register_forward_hook(_unwatch, always_call=True)
+        if not is_compressed(layer):
+            layer.__class__ = compressed_class(layer)
+
+
+def _hook(model: nn.Module) -> None:
+    model.register_forward_pre_hook(watch, prepend=True)
+    model.register_forward_hook(unwatch, always_call=True)
 
 
 def decompress(model: Model) -> Model:
@@ -212,7 +219,7 @@ def decompress(model: Model) -> Model:
             del layer.ebb_settings
         for told in _TOLD:
             vars(layer).pop(told, None)
-        for hooks, own in ((layer._forward_pre_hooks, _watch), (layer._forward_hooks, _unwatch)):
+        for hooks, own in ((layer._forward_pre_hooks, watch), (layer._forward_hooks, unwatch)):
             for key in [key for key, hook in hooks.items() if hook is own]:
                 del hooks[key]
                 layer._forward_hooks_always_called.pop(key, None)
@@ -224,52 +231,11 @@ def _make_stock(layer: nn.Module) -> None:
     vars(layer).pop("ebb_settings", None)
 
 
-_watches = threading.local()
-
-
-def _watch(model: nn.Module, given: Any) -> None:
-    """Around the forward pass of a compressed model: what is no layer of it profits too."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not torch.is_grad_enabled():
-        return
-    if torch._C._are_functorch_transforms_active():
-        return
-    if not hasattr(_watches, "open"):
-        _watches.open = []
-    _end_interrupted(model)
-    around = ExitStack()
-    around.enter_context(watching())
-    if "ebb_functions" in vars(model) and may_be_around():
-        around.enter_context(Seen())
-    _watches.open.append((model, around))
-
-
-def _end_interrupted(model: nn.Module) -> None:
-    """Hooks are not called after a KeyboardInterrupt: what it has left of forward passes on this thread ends here."""
-    calls: list[Any] = []
-    frame: Any = sys._getframe(1) if _watches.open else None
-    while frame is not None:
-        if frame.f_code.co_name == "_wrapped_call_impl":
-            calls.append(frame.f_locals.get("self"))
-        frame = frame.f_back
-    while _watches.open:
-        last = _watches.open[-1][0]
-        begun = sum(one is last for one in calls) - (last is model)
-        if sum(one is last for one, _ in _watches.open) <= begun:
-            break
-        _watches.open.pop()[1].close()
-
-
-def _unwatch(model: nn.Module, given: Any, out: Any) -> None:
-    # Not where nothing was begun, in a compiled graph for one.
-    if not torch.compiler.is_compiling() and getattr(_watches, "open", None) and _watches.open[-1][0] is model:
-        _watches.open.pop()[1].__exit__(None, None, None)
-
-
 class Compression:
     """How a model is compressed now, to be had again."""
 
     def __init__(self, model: nn.Module):
-        self.roots = [part for part in model.modules() if _watch in part._forward_pre_hooks.values()]
+        self.roots = [part for part in model.modules() if watch in part._forward_pre_hooks.values()]
         self.settings = {layer: settings_of(layer) for layer in compressed_layers(model).values()}
         self.told = [(part, name, vars(part)[name]) for part in model.modules() for name in _TOLD if name in vars(part)]
 
@@ -277,9 +243,9 @@ class Compression:
         decompress(model)
         for part, name, value in self.told:
             setattr(part, name, value)
+        _compress_layers(self.settings)
         for root in self.roots:
-            within = set(root.modules())
-            _install(root, {layer: one for layer, one in self.settings.items() if layer in within})
+            _hook(root)
 
 
 @contextmanager

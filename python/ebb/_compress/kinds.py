@@ -87,8 +87,12 @@ def plain_base(kind: Any) -> type[nn.Module] | None:
     base = next((one for one in COMPRESSED if issubclass(kind, one)), None)
     if base is None or issubclass(kind, LazyModuleMixin):
         return None
-    added = {name for one in kind.__mro__[: kind.__mro__.index(base)] for name in vars(one)}
+    added = {name for one in kind.__mro__ if not _is_foreign(one) for name in vars(one)}
     return None if added & (_READ | _names_of(base)) else base
+
+
+def _is_foreign(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("torch", "builtins", "typing", "abc")
 
 
 def _derived(kind: Any) -> type[nn.Module]:

@@ -345,6 +345,19 @@ class watching(_Hooks):
         super().__exit__(*error)
         del self._hooks
 
+    def take_off(self) -> None:
+        """The end, also where hooks of others are on top: those stay."""
+        others = []
+        while _top_hooks is not None and (top := _top_hooks(True)) is not None:
+            if getattr(top[0], "__self__", None) is self:
+                break
+            others.append(top)
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+        if _top_hooks is None or _top_hooks(True) is not None:
+            self.__exit__(None, None, None)
+        for pair in reversed(others):
+            torch._C._autograd._push_saved_tensors_default_hooks(*pair)
+
     def _pack(self, saved: Tensor) -> Any:
         recipe = recipe_of(saved)
         return self._as_torch(saved) if recipe is None or not recipe.exact else _Packed(recipe, None)

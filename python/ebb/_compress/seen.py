@@ -23,7 +23,9 @@ from ebb._compress.functions import KIND_NAMED, KIND_OF, done, plain
 from ebb._compress.kinds import NORMS, original_class, plain_base
 from ebb._compress.recipes import Source, can_be_watched, is_watched, recipe_of
 
-_FAR = 16  # a module that calls a function is so many calls away at most
+# Calls of modules pass here. Only its frames are asked what `self` is: asking keeps what a frame has alive.
+CALL = nn.Module._call_impl.__code__
+_FAR = 64  # so many calls away at most
 
 # Of the whole of a tensor, in another shape.
 _VIEWS = {
@@ -34,14 +36,6 @@ _VIEWS = {
 
 
 class Seen(TorchFunctionMode):
-    def __enter__(self) -> Any:
-        running.seen = self
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        running.seen = None
-        super().__exit__(*error)
-
     def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         if torch.compiler.is_compiling():
@@ -71,9 +65,8 @@ def _way_of(kind: type[nn.Module]) -> str | None:
     for _ in range(_FAR):
         if frame is None:
             return None
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, nn.Module):
-            return vars(caller).get("ebb_functions", {}).get(kind.__name__)
+        if frame.f_code is CALL:
+            return vars(frame.f_locals["self"]).get("ebb_functions", {}).get(kind.__name__)
         frame = frame.f_back
     return None
 
@@ -115,7 +108,7 @@ def mark(model: nn.Module, ways: dict[str, str], left: Collection[nn.Module]) ->
     """Functions that these modules call do what layers do."""
     for part in model.modules():
         if part is model or (part not in left and _is_own(original_class(part)) and not _is_scripted(part)):
-            part.ebb_functions = ways  # type: ignore[assignment]
+            vars(part)["ebb_functions"] = ways
 
 
 def _kinds_called(model: nn.Module) -> set[str]:
@@ -146,8 +139,8 @@ def _kinds_called(model: nn.Module) -> set[str]:
 def _names_in(things: Iterable[Any], seen: set[Any]) -> Iterator[str]:
     """Names in the code of functions, and of functions of the same file that those call."""
     for thing in things:
-        function = getattr(thing, "__func__", thing)
-        if not isinstance(function, FunctionType) or function in seen:
+        function = thing.__func__ if type(thing) in (staticmethod, classmethod) else thing
+        if type(function) is not FunctionType or function in seen or _is_torchs(function):
             continue
         seen.add(function)
         codes = [function.__code__]
@@ -155,8 +148,7 @@ def _names_in(things: Iterable[Any], seen: set[Any]) -> Iterator[str]:
             code = codes.pop()
             codes += [one for one in code.co_consts if isinstance(one, CodeType)]
             yield from code.co_names
-            known = [function.__globals__.get(name) for name in code.co_names]
-            yield from _names_in([one for one in known if not _is_torchs(one)], seen)
+            yield from _names_in([function.__globals__.get(name) for name in code.co_names], seen)
 
 
 def _is_scripted(part: nn.Module) -> bool:

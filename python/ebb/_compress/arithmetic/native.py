@@ -59,7 +59,7 @@ def pooled_weight_gradient(
 
 
 def bits_of(x: Tensor, rule: str, low: float, high: float) -> Tensor:
-    bits = torch.empty(-(-x.numel() // 8), dtype=torch.uint8)
+    bits = torch.empty(-(-x.numel() // 8), dtype=torch.uint8, device="cpu")
     _core.sign_bits(_NAMES[x.dtype], x.numel(), x.data_ptr(), bits.data_ptr(), rule, low, high, torch.get_num_threads())
     return bits
 
@@ -75,7 +75,7 @@ def masked(bits: Tensor, gy: Tensor, slope: float | None) -> Tensor:
 def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
     order = Order(x)
     codes, flat = order.empty(x, torch.int8), order.flat(x)
-    scales = torch.empty(x.shape[1], dtype=torch.float32)
+    scales = torch.empty(x.shape[1], dtype=torch.float32, device="cpu")
     centre = centre.to(x.dtype).contiguous()
     _core.int8_channels_encode(
         _NAMES[x.dtype],
@@ -106,7 +106,8 @@ def from_int8_channels(codes: Tensor, scales: Tensor, centre: Tensor, dtype: tor
 
 
 def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
-    codes, scales = torch.empty(x.numel(), dtype=torch.int8), torch.empty(-(-x.numel() // 64), dtype=torch.float32)
+    codes = torch.empty(x.numel(), dtype=torch.int8, device="cpu")
+    scales = torch.empty(-(-x.numel() // 64), dtype=torch.float32, device="cpu")
     _core.int8_blocks_encode(
         _NAMES[x.dtype], x.numel(), x.data_ptr(), codes.data_ptr(), scales.data_ptr(), torch.get_num_threads()
     )
@@ -114,7 +115,7 @@ def int8_blocks(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def from_int8_blocks(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    x = torch.empty(codes.numel(), dtype=dtype)
+    x = torch.empty(codes.numel(), dtype=dtype, device="cpu")
     _core.int8_blocks_decode(
         _NAMES[dtype], codes.numel(), codes.data_ptr(), scales.data_ptr(), x.data_ptr(), torch.get_num_threads()
     )

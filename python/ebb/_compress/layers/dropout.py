@@ -28,7 +28,8 @@ class _Noise:
 
     def __call__(self, x: Tensor, mine: bool, kept: Tensor) -> Tensor:
         # Torch's kernel rounds the chance to stay to the precision it computes in; its backward pass does not.
-        left = torch.tensor(1 - self._p, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        left = torch.tensor(1 - self._p, dtype=exact, device="cpu")
         return self._put(x, kept, 1.0 / left.item())
 
     def gradient(self, kept: Tensor, gy: Tensor) -> Tensor:

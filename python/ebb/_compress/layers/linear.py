@@ -29,7 +29,7 @@ class _Lossy(torch.autograd.Function):
             ctx.save_for_backward(weight, *int8_blocks(rows.reshape(-1)))
         else:
             # Saved with its projection: torch's checkpoint runs this again, with another seed.
-            ctx.save_for_backward(weight, _signs(seed, rows) @ rows, torch.tensor(seed))
+            ctx.save_for_backward(weight, _signs(seed, rows) @ rows, torch.tensor(seed, device="cpu"))
         return F.linear(x, weight, bias)
 
     @staticmethod
