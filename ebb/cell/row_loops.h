@@ -50,12 +50,27 @@ void store(const Number* from, const Block<Number>& to, std::int64_t row, std::i
   for (int f = 0; f < count; ++f) to.data[row * to.row + f * to.field + unit] = from[f];
 }
 
+// Units of a loop that becomes vector code as a whole, whatever the instruction set: compilers leave
+// what is over to a loop of single units.
+constexpr std::int64_t kPiece = 16;
+
+// Calls each(i) for [from,to).
+template <class Each>
+void for_units(std::int64_t from, std::int64_t to, const Each& each) {
+  std::int64_t i = from;
+  for (; i + kPiece <= to; i += kPiece) {
+#pragma GCC ivdep
+    for (std::int64_t k = 0; k < kPiece; ++k) each(i + k);
+  }
+#pragma GCC ivdep
+  for (; i < to; ++i) each(i);
+}
+
 // Blocks come by value: bytes written to them could else be the loop's own bounds, and no loop that
 // writes bytes would become vector code.
 template <class Math, bool save, class Number>
 void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < block.units; ++i) {
+  for_units(0, block.units, [block, b](std::int64_t i) {
     Number sums[kMost], before[kMost], parameters[kMost], after[kMost], saved[kMost];
     load<Math::kSums>(sums, block.sums, b, i);
     load<Math::kFields>(before, block.before, b, i);
@@ -71,7 +86,7 @@ void forward_row(const ForwardBlock<Number> block, std::int64_t b) {
     if constexpr (Math::kSpikes) {
       block.spikes.data[b * block.spikes.row + i] = static_cast<std::uint8_t>(unit.spike);
     }
-  }
+  });
 }
 
 // The sample has ended.
@@ -92,9 +107,28 @@ void idle_row(const ForwardBlock<Number> block, std::int64_t b) {
   }
 }
 
+// Calls for a row's fields in a block of units: rows lie so far apart that processors do not see them
+// coming.
+template <int count, class Number>
+void call_for(const Block<Number>& block, std::int64_t row, std::int64_t units) {
+  constexpr auto line = static_cast<std::int64_t>(64 / sizeof(Number));
+  for (int f = 0; f < count; ++f) {
+    const auto* const own = block.data + row * block.row + f * block.field;
+    for (std::int64_t i = 0; i < units; i += line) __builtin_prefetch(own + i);
+  }
+}
+constexpr std::int64_t kAhead = 4;  // rows
+
 template <class Math, class Number>
 void forward_block(const ForwardBlock<Number>& block) {
   for (std::int64_t b = 0; b < block.rows; ++b) {
+    if (b + kAhead < block.rows) {
+      call_for<Math::kFields>(block.before, b + kAhead, block.units);
+      call_for<Math::kFields>(block.after, b + kAhead, block.units);
+      if (block.saved.data != nullptr) {
+        call_for<Math::kSaved>(block.saved, b + kAhead, block.units);
+      }
+    }
     if (block.idle != nullptr && block.idle[b] != 0) {
       idle_row<Math>(block, b);
     } else if (Math::kSaved > 0 && block.saved.data != nullptr) {
@@ -154,8 +188,7 @@ void slopes(const Some& block, std::int64_t b, std::int64_t from, std::int64_t c
 template <class Math, class Number>
 void backward_units(const BackwardBlock<Number> block, std::int64_t b, std::int64_t from,
                     std::int64_t to, const Number* slopes) {
-#pragma GCC ivdep
-  for (std::int64_t i = from; i < to; ++i) {
+  for_units(from, to, [block, b, from, slopes](std::int64_t i) {
     Number before[kMost], after[kMost], saved[kMost], parameters[kMost], fields[kMost];
     Number sums[kMost], of_parameters[kMost];
     load<Math::kFields>(before, block.before, b, i);
@@ -177,7 +210,7 @@ void backward_units(const BackwardBlock<Number> block, std::int64_t b, std::int6
     *output = unit.output;
     store<Math::kSums>(sums, block.sums, b, i);
     store<Math::kParameters>(of_parameters, block.of_parameters, 0, i);
-  }
+  });
 }
 
 template <class Set, class Math, class Number>
@@ -213,8 +246,7 @@ void backward_block(const BackwardBlock<Number>& block) {
 template <class Math, class Number>
 void support_units(const SupportBlock<Number> block, std::int64_t b, std::int64_t from,
                    std::int64_t to, const Number* slopes) {
-#pragma GCC ivdep
-  for (std::int64_t i = from; i < to; ++i) {
+  for_units(from, to, [block, b, from, slopes](std::int64_t i) {
     Number after[kMost], saved[kMost], parameters[kMost];
     load<Math::kFields>(after, block.after, b, i);
     load<Math::kSaved>(saved, block.saved, b, i);
@@ -227,7 +259,7 @@ void support_units(const SupportBlock<Number> block, std::int64_t b, std::int64_
     const Number passes = !Math::kSpikes && heard == Number{0} ? fires : heard;
     block.support.data[b * block.support.row + i] =
         static_cast<std::uint8_t>(passes * Number{kPasses} + fires * Number{kFires});
-  }
+  });
 }
 
 template <class Set, class Math, class Number>
