@@ -2,9 +2,15 @@
 // What comes into a layer at one time step: numbers, or only those that are not 0.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <numeric>
+#include <span>
 
 #include "ebb/core/bits.h"
+#include "ebb/core/carver.h"
+#include "ebb/device/event_sums.h"
 
 namespace ebb {
 
@@ -17,46 +23,95 @@ struct Rows {
   Number scale = 1;         // times every spike; values come scaled
 };
 
-// The inputs that are not 0, sample by sample, in rising order.
-template <class Number>
+// Some units of each sample, in rising order.
 struct Lists {
-  std::uint16_t* inputs = nullptr;  // [B,width]
-  Number* values = nullptr;         // [B,width]; null: all are 1
-  std::int32_t* counts = nullptr;   // [B]
+  std::uint16_t* units = nullptr;  // [B,width]
+  std::int32_t* counts = nullptr;  // [B]
   std::int64_t width = 0;
 };
 
-// Fills the lists of the samples [from,to) with the `inputs` numbers of each. With `all`, those that
-// are 0 are listed too.
+// Inputs of a stretch: those of a word of bits.
+inline constexpr std::int64_t kStretch = 64;
+
+// The inputs that are not 0, of some rows: in rising order of inputs and, of one input, of rows. Each
+// stretch has a place of its own, so that threads can find them side by side.
 template <class Number>
-void list_rows(const Rows<Number>& rows, std::int64_t from, std::int64_t to, std::int64_t inputs,
-               bool all, const Lists<Number>& lists) {
-  for (std::int64_t b = from; b < to; ++b) {
-    std::uint16_t* const list = lists.inputs + b * lists.width;
-    Number* const values = lists.values == nullptr ? nullptr : lists.values + b * lists.width;
-    std::int32_t count = 0;
-    const auto add = [&](std::int64_t i, Number value) {
-      list[count] = static_cast<std::uint16_t>(i);
-      if (values != nullptr) values[count] = value;
-      ++count;
-    };
-    if (rows.bits != nullptr) {
-      for (std::int64_t w = 0; w < words_of(inputs); ++w) {
-        // Bits beyond the inputs, whatever they are, are nobody's.
-        const auto here = static_cast<std::uint64_t>(inputs - w * 64);
-        const std::uint64_t own = here < 64 ? (std::uint64_t{1} << here) - 1 : ~std::uint64_t{0};
-        for_each_bit(rows.bits[b * rows.stride + w] & own, w * 64,
-                     [&](std::int64_t i) { add(i, rows.scale); });
-      }
-    } else {
-      for (std::int64_t i = 0; i < inputs; ++i) {
-        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rows have bits or values
-        const Number value = rows.values[b * rows.stride + i];
-        if (all || value != Number{0}) add(i, value);
+struct Events {
+  std::uint16_t* inputs = nullptr;
+  std::uint32_t* rows = nullptr;
+  Number* values = nullptr;        // null: all are 1
+  std::int32_t* counts = nullptr;  // of each stretch
+  std::int64_t room = 0;           // of a stretch; of the last one as much as its inputs need
+
+  // With room for all inputs of so many rows.
+  static Events at(Carver& carver, std::int64_t inputs, std::int64_t rows, bool ones) {
+    return {carver.take<std::uint16_t>(inputs * rows), carver.take<std::uint32_t>(inputs * rows),
+            ones ? nullptr : carver.take<Number>(inputs * rows),
+            carver.take<std::int32_t>(words_of(inputs)), kStretch * rows};
+  }
+  EventList<Number> of(std::int64_t stretch) const {
+    const std::int64_t first = stretch * room;
+    return {counts[stretch], stretch * kStretch, inputs + first, rows + first,
+            values == nullptr ? nullptr : values + first};
+  }
+};
+
+// Calls each(i, value) for the inputs of sample b in a stretch that are not 0, or for all.
+template <class Number, class Each>
+void for_each_event(const Rows<Number>& row, std::int64_t b, std::int64_t stretch,
+                    std::int64_t inputs, bool all, const Each& each) {
+  const std::int64_t first = stretch * kStretch, here = std::min(inputs - first, kStretch);
+  if (row.bits != nullptr) {
+    // Bits beyond the inputs, whatever they are, are nobody's.
+    const std::uint64_t own = here < kStretch ? (std::uint64_t{1} << here) - 1 : ~std::uint64_t{0};
+    for_each_bit(row.bits[b * row.stride + stretch] & own, 0,
+                 [&](std::int64_t i) { each(i, row.scale); });
+    return;
+  }
+  // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): rows have bits or values
+  const Number* const values = row.values + b * row.stride + first;
+  for (std::int64_t i = 0; i < here; ++i) {
+    if (all || values[i] != Number{0}) each(i, values[i]);
+  }
+}
+
+template <class Number>
+std::int32_t count_events(const Rows<Number>& row, std::int64_t samples, std::int64_t stretch,
+                          std::int64_t inputs) {
+  std::int32_t count = 0;
+  for (std::int64_t b = 0; b < samples; ++b) {
+    for_each_event(row, b, stretch, inputs, false, [&](std::int64_t, Number) { ++count; });
+  }
+  return count;
+}
+
+// Fills a stretch with the events of some time steps, of `samples` rows each. With `all`, inputs that
+// are 0 are among them.
+template <class Number>
+void find_events(std::span<const Rows<Number>> steps, std::int64_t samples, std::int64_t stretch,
+                 std::int64_t inputs, bool all, const Events<Number>& events) {
+  std::array<std::int32_t, kStretch + 1>
+      places{};  // of the next event of each input; at first their counts
+  const auto each_row = [&](const auto& each) {
+    for (std::size_t t = 0; t < steps.size(); ++t) {
+      for (std::int64_t b = 0; b < samples; ++b) {
+        const auto row = static_cast<std::uint32_t>(static_cast<std::int64_t>(t) * samples + b);
+        for_each_event(steps[t], b, stretch, inputs, all,
+                       [&](std::int64_t i, Number value) { each(i, row, value); });
       }
     }
-    lists.counts[b] = count;
-  }
+  };
+  each_row(
+      [&](std::int64_t i, std::uint32_t, Number) { ++places[static_cast<std::size_t>(i + 1)]; });
+  std::partial_sum(places.begin(), places.end(), places.begin());
+  events.counts[stretch] = places.back();
+  const std::int64_t first = stretch * events.room;
+  each_row([&](std::int64_t i, std::uint32_t row, Number value) {
+    const std::int64_t e = first + places[static_cast<std::size_t>(i)]++;
+    events.inputs[e] = static_cast<std::uint16_t>(stretch * kStretch + i);
+    events.rows[e] = row;
+    if (events.values != nullptr) events.values[e] = value;
+  });
 }
 
 }  // namespace ebb

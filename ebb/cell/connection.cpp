@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "ebb/core/at.h"
 #include "ebb/core/zeros.h"
@@ -11,15 +13,15 @@
 namespace ebb {
 namespace {
 
-// Samples that use a sparse weight at once: a few, or many where there are as many.
-constexpr std::int64_t kFew = 8, kMany = 32;
+// Entries that an input has in a group of blocks of a sparse connection: enough for going there.
+constexpr double kOfGroup = 16;
+constexpr std::int64_t kMostOfGroup = std::numeric_limits<std::uint16_t>::max();
 constexpr const char* kLaidOut = "weights laid out for products";
 
 // Where the wanted inputs in [from,to) of sample b are.
-template <class Number>
-std::span<const std::uint16_t> wanted_in(const Lists<Number>& wanted, std::int64_t b,
-                                         std::int64_t from, std::int64_t to) {
-  const std::uint16_t* const all = wanted.inputs + b * wanted.width;
+std::span<const std::uint16_t> wanted_in(const Lists& wanted, std::int64_t b, std::int64_t from,
+                                         std::int64_t to) {
+  const std::uint16_t* const all = wanted.units + b * wanted.width;
   const std::uint16_t* const end = all + wanted.counts[b];
   const std::uint16_t* const first = std::lower_bound(all, end, from);
   return {first, std::lower_bound(first, end, to)};
@@ -33,25 +35,19 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
   const std::int64_t gates = shape_.gates, units = shape_.units, inputs = shape_.inputs;
   if (pattern != nullptr) {
     pattern_weights_ = static_cast<std::int64_t>(pattern->columns.size());
-    starts_.reserve(at(gates * blocks() * (inputs + 1)));
+    const double of_block =  // entries that an input has in a block, on average
+        static_cast<double>(pattern_weights_ * kEventWidth) /
+        static_cast<double>(std::max<std::int64_t>(gates * units * inputs, 1));
+    together_ = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(std::ceil(kOfGroup / std::max(of_block, 1e-9))), 1,
+        std::min(blocks(), kMostOfGroup / kEventWidth));
+    starts_.reserve(at(gates * blocks() * inputs + 1));
     for (std::int64_t gate = 0; gate < gates; ++gate) {
-      for (std::int64_t block = 0; block < blocks(); ++block) {
-        std::vector<std::vector<SparseWeight>> of_input(at(inputs));
-        const std::int64_t first = block * kEventWidth, last = std::min(units, first + kEventWidth);
-        for (std::int64_t u = first; u < last; ++u) {
-          const std::size_t row = at(gate * units + u);
-          for (std::int64_t e = pattern->starts[row]; e < pattern->starts[row + 1]; ++e) {
-            of_input[at(pattern->columns[at(e)])].push_back(
-                {static_cast<std::uint8_t>(u - first), static_cast<std::uint32_t>(e)});
-          }
-        }
-        for (const std::vector<SparseWeight>& entries : of_input) {
-          starts_.push_back(static_cast<std::uint32_t>(entries_.size()));
-          entries_.insert(entries_.end(), entries.begin(), entries.end());
-        }
-        starts_.push_back(static_cast<std::uint32_t>(entries_.size()));
+      for (std::int64_t block = 0; block < blocks(); block += together_) {
+        add_group(*pattern, gate, block);
       }
     }
+    starts_.push_back(static_cast<std::uint32_t>(entries_.size()));
     values_.resize(entries_.size());
     of_entries_.resize(entries_.size());
     return;
@@ -68,6 +64,34 @@ Connection<Number>::Connection(const ConnectionShape& shape, const Pattern* patt
 }
 
 template <class Number>
+void Connection<Number>::add_group(const Pattern& pattern, std::int64_t gate, std::int64_t block) {
+  const std::int64_t first = block * kEventWidth;
+  const std::int64_t last = std::min(shape_.units, first + group_blocks(block) * kEventWidth);
+  struct Entry {
+    std::int64_t unit;
+    std::uint32_t weight;
+  };
+  std::vector<std::vector<Entry>> of_input(at(shape_.inputs));
+  for (std::int64_t u = first; u < last; ++u) {
+    const std::size_t row = at(gate * shape_.units + u);
+    for (std::int64_t e = pattern.starts[row]; e < pattern.starts[row + 1]; ++e) {
+      of_input[at(pattern.columns[at(e)])].push_back({u - first, static_cast<std::uint32_t>(e)});
+    }
+  }
+  for (const std::vector<Entry>& entries : of_input) {
+    auto next = entries.begin();
+    for (std::int64_t end = kEventWidth; end <= group_blocks(block) * kEventWidth;
+         end += kEventWidth) {
+      starts_.push_back(static_cast<std::uint32_t>(entries_.size()));
+      for (; next != entries.end() && next->unit < end; ++next) {
+        units_.push_back(static_cast<std::uint16_t>(next->unit));
+        entries_.push_back(next->weight);
+      }
+    }
+  }
+}
+
+template <class Number>
 std::int64_t Connection<Number>::weights() const {
   return is_sparse_ ? pattern_weights_ : shape_.gates * shape_.units * shape_.inputs;
 }
@@ -77,12 +101,13 @@ std::int64_t Connection<Number>::prepared_bytes() const {
   const std::size_t numbers =
       packed_.size() + packed_back_.size() + 2 * panels_.size() + 2 * values_.size();
   return static_cast<std::int64_t>(numbers * sizeof(Number) + starts_.size() * sizeof(starts_[0]) +
-                                   entries_.size() * sizeof(SparseWeight));
+                                   units_.size() * sizeof(units_[0]) +
+                                   entries_.size() * sizeof(entries_[0]));
 }
 
 template <class Number>
 std::int64_t Connection<Number>::grain() const {
-  return lists() ? kEventWidth : panel_widths<Number>().cut;
+  return hears() ? kEventWidth : panel_widths<Number>().cut;
 }
 
 template <class Number>
@@ -98,7 +123,7 @@ typename Connection<Number>::Packed Connection<Number>::packed_at(std::int64_t g
 template <class Number>
 void Connection<Number>::prepare(Workers& workers, const Number* weights) {
   if (is_sparse_) {
-    for (std::size_t e = 0; e < entries_.size(); ++e) values_[e] = weights[entries_[e].weight];
+    for (std::size_t e = 0; e < entries_.size(); ++e) values_[e] = weights[entries_[e]];
     return;
   }
   const std::int64_t units = shape_.units, inputs = shape_.inputs;
@@ -139,13 +164,13 @@ void Connection<Number>::prepare(Workers& workers, const Number* weights) {
 template <class Number>
 void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::int64_t count,
                                  const Number* biases, const Rows<Number>& rows,
-                                 const Lists<Number>& lists, Number* sums) const {
+                                 const Events<Number>& events, Number* sums) const {
   const std::int64_t row = shape_.sums * kEventWidth, inputs = shape_.inputs;
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     Number* const own = sums + sum_of(gate) * kEventWidth;
     const Number* const start =
         gate < shape_.begun ? nullptr : biases + sum_of(gate) * shape_.units + unit;
-    if (!lists.inputs) {
+    if (!hears()) {
       const Packed place = packed_at(gate, unit, inputs, shape_.units);
       const std::int64_t from = unit % kEventWidth;
       packed_product<Number>(samples, {from, from + count, place.columns}, inputs,
@@ -153,23 +178,33 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
                              {own, row, start});
       continue;
     }
+    if (start != nullptr) {
+      for (std::int64_t b = 0; b < samples; ++b) std::copy_n(start, count, own + b * row);
+    }
     const std::int64_t block = unit / kEventWidth;
-    for (std::int64_t b = 0; b < samples; ++b) {
-      const std::uint16_t* const list = lists.inputs + b * lists.width;
-      const Number* const values =
-          lists.values == nullptr ? nullptr : lists.values + b * lists.width;
-      if (start != nullptr) std::copy_n(start, count, own + b * row);
-      if (!is_sparse_) {
-        add_rows(lists.counts[b], list, values, panels_.data() + panel(gate, block), own + b * row);
-        continue;
+    for (std::int64_t stretch = 0; stretch < words_of(inputs); ++stretch) {
+      const EventList<Number> list = events.of(stretch);
+      if (is_sparse_) {
+        sparse_forward(gate, block, list, own, row);
+      } else {
+        add_weights(list, panels_.data() + panel(gate, block) + list.first * kEventWidth, own, row);
       }
-      const std::uint32_t* const begins = starts(gate, block);
-      for (std::int32_t i = 0; i < lists.counts[b]; ++i) {
-        const Number value = values == nullptr ? Number{1} : values[i];
-        for (std::uint32_t e = begins[list[i]]; e < begins[list[i] + 1]; ++e) {
-          own[b * row + entries_[e].unit] += value * values_[e];
-        }
-      }
+    }
+  }
+}
+
+template <class Number>
+void Connection<Number>::sparse_forward(std::int64_t gate, std::int64_t block,
+                                        const EventList<Number>& events, Number* sums,
+                                        std::int64_t row) const {
+  const std::int64_t before = block % together_ * kEventWidth, stride = group_blocks(block);
+  const std::uint32_t* const of_inputs = starts(gate, block);
+  for (std::int64_t i = 0; i < events.count; ++i) {
+    const std::uint32_t* const begins = of_inputs + events.inputs[i] * stride;
+    const Number value = events.values == nullptr ? Number{1} : events.values[i];
+    Number* const own = sums + events.rows[i] * row;
+    for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
+      own[units_[e] - before] += value * values_[e];
     }
   }
 }
@@ -187,58 +222,43 @@ const Number* Connection<Number>::whole_block(std::int64_t gate, std::int64_t bl
 }
 
 template <class Number>
-void Connection<Number>::dots(std::int64_t gate, std::int64_t block,
-                              std::span<const std::uint16_t> wanted, const Number* d,
-                              Number* results) const {
-  std::array<Number, kEventWidth> room;
-  const Number* const own = whole_block(gate, block, d, room);
-  if (!is_sparse_) {
-    dot_rows(static_cast<std::int64_t>(wanted.size()), wanted.data(),
-             panels_.data() + panel(gate, block), own, results);
-    return;
-  }
-  const std::uint32_t* const begins = starts(gate, block);
-  for (const std::uint16_t j : wanted) {
-    Number sum = 0;
-    for (std::uint32_t e = begins[j]; e < begins[j + 1]; ++e) {
-      sum += values_[e] * own[entries_[e].unit];
-    }
-    results[j] += sum;
-  }
+Bytes Connection<Number>::backward_bytes(int threads) const {
+  if (!is_sparse_) return 0;
+  const std::int64_t pieces = (shape_.inputs + kEventWidth - 1) / kEventWidth;
+  const std::int64_t inputs = (pieces + threads - 1) / threads * kEventWidth;
+  return (together_ * kEventWidth + inputs) * kWide * static_cast<Bytes>(sizeof(Number));
 }
 
+// Samples lie beside each other here, so that one weight is used for many of them at once, and the
+// units of a group of blocks, so that a near cache holds them.
 template <class Number>
-Bytes Connection<Number>::backward_bytes() const {
-  return is_sparse_ ? d_row() * kMany * static_cast<Bytes>(sizeof(Number)) : 0;
-}
-
-// Samples lie beside each other here, so that one weight is used for many of them at once.
-template <class Number>
-template <std::int64_t together>
 void Connection<Number>::sparse_backward(std::int64_t samples, std::int64_t from, std::int64_t to,
                                          const Number* d, Number* results, std::int64_t stride,
-                                         Number* turned) const {
-  const std::int64_t row = d_row();
+                                         std::byte* scratch) const {
+  const std::int64_t together = samples <= kNarrow ? kNarrow : kWide, row = d_row();
+  auto* const turned = reinterpret_cast<Number*>(scratch);
+  Number* const sums = turned + together_ * kEventWidth * together;
   for (std::int64_t first = 0; first < samples; first += together) {
     const std::int64_t here = std::min(together, samples - first);
-    std::fill_n(turned, row * together, Number{0});
-    for (std::int64_t b = 0; b < here; ++b) {
-      const Number* const own = d + (first + b) * row;
-      for (std::int64_t u = 0; u < row; ++u) turned[u * together + b] = own[u];
-    }
-    for (std::int64_t j = from; j < to; ++j) {
-      std::array<Number, together> sums{};
-      for (std::int64_t piece = 0; piece < shape_.gates * blocks(); ++piece) {
-        const std::uint32_t* const starts = starts_.data() + piece * (shape_.inputs + 1) + j;
-        const std::int64_t block =
-            sum_of(piece / blocks()) * shape_.units + piece % blocks() * kEventWidth;
-        for (std::uint32_t e = starts[0]; e < starts[1]; ++e) {
-          const Number value = values_[e];
-          const Number* const own = turned + (block + entries_[e].unit) * together;
-          for (std::int64_t b = 0; b < together; ++b) sums[at(b)] += value * own[b];
+    std::fill_n(sums, (to - from) * together, Number{0});
+    for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
+      for (std::int64_t block = 0; block < blocks(); block += together_) {
+        const std::int64_t unit = block * kEventWidth;
+        const std::int64_t units = std::min(shape_.units - unit, group_blocks(block) * kEventWidth);
+        const Number* const own = d + first * row + sum_of(gate) * shape_.units + unit;
+        if (here < together) std::fill_n(turned, units * together, Number{0});
+        for (std::int64_t b = 0; b < here; ++b) {
+          for (std::int64_t u = 0; u < units; ++u) turned[u * together + b] = own[b * row + u];
         }
+        add_sparse_product<Number>(to - from,
+                                   {starts(gate, block) + from * group_blocks(block),
+                                    group_blocks(block), units_.data(), values_.data()},
+                                   together, turned, sums);
       }
-      for (std::int64_t b = 0; b < here; ++b) results[(first + b) * stride + j] += sums[at(b)];
+    }
+    for (std::int64_t b = 0; b < here; ++b) {
+      Number* const own = results + (first + b) * stride;
+      for (std::int64_t j = from; j < to; ++j) own[j] += sums[(j - from) * together + b];
     }
   }
 }
@@ -246,15 +266,10 @@ void Connection<Number>::sparse_backward(std::int64_t samples, std::int64_t from
 template <class Number>
 void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::int64_t to,
                                   const Number* d, Number* results, std::int64_t stride,
-                                  const Lists<Number>* wanted, std::byte* scratch) const {
+                                  const Lists* wanted, std::byte* scratch) const {
   const std::int64_t units = shape_.units, row = d_row();
-  if (wanted == nullptr && is_sparse_) {
-    auto* const turned = reinterpret_cast<Number*>(scratch);
-    if (samples <= kFew) {
-      sparse_backward<kFew>(samples, from, to, d, results, stride, turned);
-    } else {
-      sparse_backward<kMany>(samples, from, to, d, results, stride, turned);
-    }
+  if (is_sparse_) {
+    sparse_backward(samples, from, to, d, results, stride, scratch);
     return;
   }
   if (wanted == nullptr) {
@@ -271,11 +286,15 @@ void Connection<Number>::backward(std::int64_t samples, std::int64_t from, std::
     }
     return;
   }
+  std::array<Number, kEventWidth> room;
   for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
     // A block's weights stay in a cache while all samples use them.
     for (std::int64_t block = 0; block < blocks(); ++block) {
       for (std::int64_t b = 0; b < samples; ++b) {
-        dots(gate, block, wanted_in(*wanted, b, from, to), d + b * row, results + b * stride);
+        const std::span<const std::uint16_t> own = wanted_in(*wanted, b, from, to);
+        dot_rows(static_cast<std::int64_t>(own.size()), own.data(),
+                 panels_.data() + panel(gate, block), whole_block(gate, block, d + b * row, room),
+                 results + b * stride);
       }
     }
   }

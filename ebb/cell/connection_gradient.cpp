@@ -23,25 +23,28 @@ void Connection<Number>::begin() {
 
 template <class Number>
 typename Connection<Number>::GradientScratch Connection<Number>::gradient_scratch(
-    std::byte* scratch, std::int64_t rows, int threads, Bytes* used) const {
+    std::byte* scratch, std::int64_t steps, std::int64_t samples, int threads, Bytes* used) const {
+  const std::int64_t rows = steps * samples;
+  const auto pieces = std::min<std::int64_t>(threads, shape_.gates * blocks());
   Carver carver(scratch);
   GradientScratch s;
-  if (lists()) {
-    s.active = {carver.take<std::uint16_t>(threads * shape_.inputs),
-                carver.take<Number>(threads * shape_.inputs), nullptr, shape_.inputs};
+  if (hears()) {
+    s.counts = carver.take<std::int32_t>(steps * words_of(shape_.inputs));
+    s.events = events_at(carver, samples);
+    s.block = carver.take<Number>(pieces * kEventWidth * rows);
   } else {
     s.inputs = carver.take<Number>(packed_size<Number>(rows, std::min(shape_.inputs, kColumns)));
-    s.block = carver.take<Number>(std::min<std::int64_t>(threads, shape_.gates * blocks()) *
-                                  std::min(kEventWidth, shape_.units) * rows);
+    s.block = carver.take<Number>(pieces * std::min(kEventWidth, shape_.units) * rows);
   }
   *used = carver.used();
   return s;
 }
 
 template <class Number>
-Bytes Connection<Number>::gradient_bytes(std::int64_t rows, int threads) const {
+Bytes Connection<Number>::gradient_bytes(std::int64_t steps, std::int64_t samples,
+                                         int threads) const {
   Bytes used = 0;
-  gradient_scratch(nullptr, rows, threads, &used);
+  gradient_scratch(nullptr, steps, samples, threads, &used);
   return used;
 }
 
@@ -50,12 +53,28 @@ void Connection<Number>::gradient(Workers& workers, std::span<const Rows<Number>
                                   std::int64_t samples, const Number* d, std::byte* scratch,
                                   Number* gradient) {
   Bytes used = 0;
-  const GradientScratch s = gradient_scratch(
-      scratch, static_cast<std::int64_t>(rows.size()) * samples, workers.size(), &used);
-  if (lists()) {
+  const GradientScratch s = gradient_scratch(scratch, static_cast<std::int64_t>(rows.size()),
+                                             samples, workers.size(), &used);
+  if (hears()) {
     event_gradient(workers, rows, samples, d, s);
   } else {
     plain_gradient(workers, rows, samples, d, s, gradient);
+  }
+}
+
+template <class Number>
+void Connection<Number>::copy_block(std::int64_t gate, std::int64_t block, std::int64_t rows,
+                                    const Number* d, std::int64_t width, Number* to) const {
+  const std::int64_t first = block * kEventWidth;
+  const std::int64_t here = std::min(kEventWidth, shape_.units - first);
+  const Number* const own = d + sum_of(gate) * shape_.units + first;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    // A length that the compiler knows: some vectors instead of a call.
+    if (here == kEventWidth) {
+      std::copy_n(own + r * d_row(), kEventWidth, to + r * kEventWidth);
+    } else {
+      std::fill_n(std::copy_n(own + r * d_row(), here, to + r * width), width - here, Number{0});
+    }
   }
 }
 
@@ -86,15 +105,7 @@ void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<N
       for (std::int64_t piece = from; piece < to; ++piece) {
         const std::int64_t gate = piece / blocks(), first = piece % blocks() * kEventWidth;
         const std::int64_t here = std::min(kEventWidth, units - first);
-        const Number* const own = d + sum_of(gate) * units + first;
-        for (std::int64_t r = 0; r < all; ++r) {
-          // A length that the compiler knows: some vectors instead of a call.
-          if (here == kEventWidth) {
-            std::copy_n(own + r * d_row(), kEventWidth, block + r * kEventWidth);
-          } else {
-            std::copy_n(own + r * d_row(), here, block + r * here);
-          }
-        }
+        copy_block(gate, piece % blocks(), all, d, here, block);
         packed_product<Number>(
             here, {0, columns, columns}, all, {block, here, true}, s.inputs,
             {gradient + (gate * units + first) * inputs + column, inputs, nullptr});
@@ -106,63 +117,80 @@ void Connection<Number>::plain_gradient(Workers& workers, std::span<const Rows<N
 
 template <class Number>
 void Connection<Number>::add_events(std::int64_t gate, std::int64_t block,
-                                    std::span<const std::uint16_t> active, const Number* values,
-                                    const Number* d) {
-  std::array<Number, kEventWidth> room;
-  const Number* const own = whole_block(gate, block, d, room);
+                                    const EventList<Number>& events, const Number* d) {
   if (!is_sparse_) {
-    add_to_rows(static_cast<std::int64_t>(active.size()), active.data(), values, own,
-                of_panels_.data() + panel(gate, block));
+    add_to_weights(events, d, of_panels_.data() + panel(gate, block) + events.first * kEventWidth);
     return;
   }
-  const std::uint32_t* const begins = starts(gate, block);
-  for (std::size_t i = 0; i < active.size(); ++i) {
-    const Number value = values == nullptr ? Number{1} : values[i];
-    for (std::uint32_t e = begins[active[i]]; e < begins[active[i] + 1]; ++e) {
-      of_entries_[e] += value * own[entries_[e].unit];
+  const std::int64_t before = block % together_ * kEventWidth, stride = group_blocks(block);
+  const std::uint32_t* const of_inputs = starts(gate, block);
+  for (std::int64_t i = 0; i < events.count; ++i) {
+    const std::uint32_t* const begins = of_inputs + events.inputs[i] * stride;
+    const Number value = events.values == nullptr ? Number{1} : events.values[i];
+    const Number* const own = d + events.rows[i] * kEventWidth;
+    for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
+      of_entries_[e] += value * own[units_[e] - before];
     }
   }
 }
 
-// Row by row, so that sums are in the order of time steps and samples; some blocks of units at a
-// time, whose gradients stay in a cache.
+// Each weight's sum is in the order of time steps and samples. As many time steps at once as there is
+// room for their events, so that the weights of a block are gone through once for them.
 template <class Number>
 void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<Number>> rows,
                                         std::int64_t samples, const Number* d,
                                         const GradientScratch& s) {
-  constexpr std::int64_t together = 2;
-  const std::int64_t pieces = shape_.gates * blocks();
-  const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
-    const std::int64_t width = s.active.width;
-    std::int32_t count = 0;
-    const Lists<Number> active{s.active.inputs + thread * width, s.active.values + thread * width,
-                               &count, 0};
-    for (std::int64_t piece = from; piece < to; piece += together) {
-      const std::int64_t end = std::min(piece + together, to);
+  const std::int64_t stretches = words_of(shape_.inputs);
+  workers.split(stretches, 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t stretch = from; stretch < to; ++stretch) {
       for (std::size_t t = 0; t < rows.size(); ++t) {
-        const Number* const own = d + static_cast<std::int64_t>(t) * samples * d_row();
-        const bool ones = rows[t].bits != nullptr && rows[t].scale == Number{1};
-        for (std::int64_t b = 0; b < samples; ++b) {
-          Rows<Number> row = rows[t];
-          if (row.bits != nullptr) row.bits += b * row.stride;
-          if (row.values != nullptr) row.values += b * row.stride;
-          list_rows(row, 0, 1, shape_.inputs, false, active);
-          const std::span<const std::uint16_t> list(active.inputs, at(count));
-          for (std::int64_t p = piece; p < end; ++p) {
-            add_events(p / blocks(), p % blocks(), list, ones ? nullptr : active.values,
-                       own + b * d_row());
-          }
-        }
+        s.counts[static_cast<std::int64_t>(t) * stretches + stretch] =
+            count_events(rows[t], samples, stretch, shape_.inputs);
       }
     }
+  });
+  // How many time steps from t on have room for the events of every stretch.
+  const auto fitting = [&](std::size_t t) {
+    std::size_t count = rows.size() - t;
+    for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
+      const std::int64_t inputs = std::min(kStretch, shape_.inputs - stretch * kStretch);
+      std::int64_t found = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        found += s.counts[static_cast<std::int64_t>(t + i) * stretches + stretch];
+        if (i > 0 && found > inputs * samples) count = i;
+      }
+    }
+    return count;
   };
-  workers.split_by_thread(pieces, 1, work);
+  for (std::size_t t = 0; t < rows.size();) {
+    const std::span<const Rows<Number>> steps = rows.subspan(t, fitting(t));
+    workers.split(stretches, 1, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t stretch = from; stretch < to; ++stretch) {
+        ebb::find_events(steps, samples, stretch, shape_.inputs, false, s.events);
+      }
+    });
+    const std::int64_t all = static_cast<std::int64_t>(steps.size()) * samples;
+    const Number* const own = d + static_cast<std::int64_t>(t) * samples * d_row();
+    const auto work = [&](int thread, std::int64_t from, std::int64_t to) {
+      // Threads without a piece have no room: a thread's piece comes no later than itself.
+      Number* const block = s.block + std::min<std::int64_t>(thread, from) * kEventWidth *
+                                          static_cast<std::int64_t>(rows.size()) * samples;
+      for (std::int64_t piece = from; piece < to; ++piece) {
+        copy_block(piece / blocks(), piece % blocks(), all, own, kEventWidth, block);
+        for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
+          add_events(piece / blocks(), piece % blocks(), s.events.of(stretch), block);
+        }
+      }
+    };
+    workers.split_by_thread(shape_.gates * blocks(), 1, work);
+    t += steps.size();
+  }
 }
 
 template <class Number>
 void Connection<Number>::finish(Workers& workers, Number* gradient) {
   for (std::size_t e = 0; e < of_entries_.size(); ++e) {
-    gradient[entries_[e].weight] += of_entries_[e];
+    gradient[entries_[e]] += of_entries_[e];
   }
   if (of_panels_.empty()) return;
   const std::int64_t units = shape_.units, inputs = shape_.inputs;
@@ -179,8 +207,8 @@ void Connection<Number>::finish(Workers& workers, Number* gradient) {
 
 template void Connection<float>::begin();
 template void Connection<double>::begin();
-template Bytes Connection<float>::gradient_bytes(std::int64_t, int) const;
-template Bytes Connection<double>::gradient_bytes(std::int64_t, int) const;
+template Bytes Connection<float>::gradient_bytes(std::int64_t, std::int64_t, int) const;
+template Bytes Connection<double>::gradient_bytes(std::int64_t, std::int64_t, int) const;
 template void Connection<float>::gradient(Workers&, std::span<const Rows<float>>, std::int64_t,
                                           const float*, std::byte*, float*);
 template void Connection<double>::gradient(Workers&, std::span<const Rows<double>>, std::int64_t,

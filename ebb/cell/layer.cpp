@@ -112,6 +112,8 @@ Layer<Number>::Layer(const LayerOptions& options, const LayerPlace& place)
                                     options_.hidden, options_.seed + 1, "recurrent weights");
     connections_.emplace_back(connection(true), recurrent_pattern());
   }
+  // A product with sparse weights has no use for it.
+  is_masked_ = is_masked_ && (most_ < options_.hidden || (has_recurrent() && !recurrent_pattern_));
   format_ = SpikeFormat(options_.hidden, most_);
   add_parameters();
 }
@@ -229,6 +231,7 @@ ConnectionShape Layer<Number>::connection(bool recurrent) const {
   // The input comes first; what of the last gate is recurrent may have a sum of its own.
   shape.begun = !recurrent ? 0 : shape_.gates - (shape_.sums > shape_.gates ? 1 : 0);
   shape.events = recurrent ? shape_.events : place_.events;
+  shape.ones = recurrent ? shape_.spikes : place_.input_spikes && !place_.scaled;
   shape.wants_backward = recurrent || place_.input_gradient;
   return shape;
 }

@@ -118,18 +118,18 @@ class Layer {
  private:
   // What forward keeps from one time step to the next, and what it needs in one.
   struct ForwardScratch {
-    std::uint8_t* spikes;      // [B,H]
-    std::uint64_t* bits;       // [B,words], what is heard of them
-    Lists<Number> own, input;  // of the recurrent and the input products
-    std::int32_t* dropped;     // [B]
-    Number* sums;              // [threads with units,B,sums,48]
+    std::uint8_t* spikes;       // [B,H]
+    std::uint64_t* bits;        // [B,words], what is heard of them
+    Events<Number> own, input;  // of the recurrent and the input products
+    std::int32_t* dropped;      // [B]
+    Number* sums;               // [threads with units,B,sums,48]
   };
   struct ReverseScratch {
     std::uint8_t* idle;     // [B]
     std::uint8_t* spikes;   // [B,H], before the time step
     std::uint8_t* listed;   // [B,H]
     std::uint8_t* support;  // [B,H]
-    Lists<Number> wanted;   // units whose output's gradient is wanted
+    Lists wanted;           // units whose output's gradient is wanted
     Number* of_sums;        // [chunk,B,sums,H], where it does not lie in the tape
     std::byte* products;    // scratch of the connections
   };
@@ -154,6 +154,7 @@ class Layer {
   bool has_recurrent() const { return connections_.size() > 1; }
   std::int64_t grain() const;  // units at which threads divide the work
   const ParameterShape* find(const std::string& parameter) const;
+  void drop(std::int64_t from, std::int64_t to);
   void hear(std::int64_t from, std::int64_t to, const Number* after);
   void mark(std::int64_t from, std::int64_t to, const LayerTape<Number>& tape, std::int64_t t,
             const ReverseScratch& s) const;

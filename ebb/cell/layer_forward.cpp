@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "ebb/cell/layer.h"
 #include "ebb/core/carver.h"
@@ -11,11 +12,6 @@ typename Layer<Number>::ForwardScratch Layer<Number>::forward_scratch(std::byte*
                                                                       int threads,
                                                                       Bytes* used) const {
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
-  const auto lists = [&](Carver& carver, std::int64_t width, bool values) {
-    return Lists<Number>{carver.take<std::uint16_t>(batch * width),
-                         values ? carver.take<Number>(batch * width) : nullptr,
-                         carver.take<std::int32_t>(batch), width};
-  };
   Carver carver(scratch);
   ForwardScratch s{};
   if (shape_.spikes) {
@@ -23,10 +19,8 @@ typename Layer<Number>::ForwardScratch Layer<Number>::forward_scratch(std::byte*
     s.bits = carver.take<std::uint64_t>(batch * words_of(hidden));
     s.dropped = carver.take<std::int32_t>(batch);
   }
-  if (has_recurrent() && connections_[1].lists()) s.own = lists(carver, hidden, !shape_.spikes);
-  if (connections_[0].lists()) {
-    s.input = lists(carver, options_.input, !place_.input_spikes || place_.scaled);
-  }
+  if (has_recurrent() && connections_[1].hears()) s.own = connections_[1].events_at(carver, batch);
+  if (connections_[0].hears()) s.input = connections_[0].events_at(carver, batch);
   s.sums = carver.take<Number>(std::min<std::int64_t>(threads, (hidden + grain() - 1) / grain()) *
                                batch * shape_.sums * kEventWidth);
   *used = carver.used();
@@ -49,14 +43,11 @@ void Layer<Number>::start(Workers& workers, const Number* fields, const std::byt
   if (shape_.spikes) {
     for (std::int64_t b = 0; b < place_.batch; ++b) {
       format_.read(spikes + b * format_.bytes(), forward_.bits + b * words);
-      std::uint8_t* const own = forward_.spikes + b * hidden;
-      for (std::int64_t u = 0; u < hidden; ++u) {
-        own[u] = static_cast<std::uint8_t>(forward_.bits[b * words + u / 64] >> (u % 64) & 1);
-      }
+      unpack_bits(forward_.bits + b * words, hidden, forward_.spikes + b * hidden);
     }
   }
   if (forward_.own.inputs != nullptr) {
-    list_rows(output(fields), 0, place_.batch, hidden, !shape_.events, forward_.own);
+    connections_[1].find_events(output(fields), place_.batch, 0, words, forward_.own);
   }
 }
 
@@ -74,27 +65,35 @@ void Layer<Number>::keep_spikes(std::byte* to) const {
   }
 }
 
-// Which spikes are heard of the samples [from,to), and the lists for the next time step.
+// Spikes of the samples [from,to) that are not heard, since more units fired than may.
+template <class Number>
+void Layer<Number>::drop(std::int64_t from, std::int64_t to) {
+  const std::int64_t hidden = options_.hidden;
+  for (std::int64_t b = from; b < to; ++b) {
+    std::uint8_t* const spikes = forward_.spikes + b * hidden;
+    std::int64_t heard = 0;
+    forward_.dropped[b] = 0;
+    for (std::int64_t u = 0; u < hidden; ++u) {
+      if (spikes[u] == 0 || heard++ < most_) continue;
+      spikes[u] = 0;
+      ++forward_.dropped[b];
+    }
+  }
+}
+
+// What the next time step hears of units, those of the words [from,to) of bits.
 template <class Number>
 void Layer<Number>::hear(std::int64_t from, std::int64_t to, const Number* after) {
   const std::int64_t hidden = options_.hidden;
   if (shape_.spikes) {
-    for (std::int64_t b = from; b < to; ++b) {
-      std::uint8_t* const spikes = forward_.spikes + b * hidden;
-      forward_.dropped[b] = 0;
-      if (most_ < hidden) {
-        std::int64_t heard = 0;
-        for (std::int64_t u = 0; u < hidden; ++u) {
-          if (spikes[u] == 0 || heard++ < most_) continue;
-          spikes[u] = 0;
-          ++forward_.dropped[b];
-        }
-      }
-      pack_bits(spikes, hidden, forward_.bits + b * words_of(hidden));
+    const std::int64_t first = from * 64, count = std::min(to * 64, hidden) - first;
+    for (std::int64_t b = 0; b < place_.batch; ++b) {
+      pack_bits(forward_.spikes + b * hidden + first, count,
+                forward_.bits + b * words_of(hidden) + from);
     }
   }
   if (forward_.own.inputs != nullptr) {
-    list_rows(output(after), from, to, hidden, !shape_.events, forward_.own);
+    connections_[1].find_events(output(after), place_.batch, from, to, forward_.own);
   }
 }
 
@@ -103,8 +102,8 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
                             const Number* before, Number* after, Number* saved) {
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
   if (forward_.input.inputs != nullptr) {
-    workers.split(batch, 1, [&](std::int64_t from, std::int64_t to) {
-      list_rows(input, from, to, options_.input, !place_.events, forward_.input);
+    workers.split(words_of(options_.input), 1, [&](std::int64_t from, std::int64_t to) {
+      connections_[0].find_events(input, batch, from, to, forward_.input);
     });
   }
   const std::int64_t field_row = shape_.fields * hidden, sum_row = shape_.sums * kEventWidth;
@@ -146,11 +145,13 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
     }
   });
   if (!shape_.events && forward_.own.inputs == nullptr) return;
-  workers.split(batch, 1, [&](std::int64_t from, std::int64_t to) { hear(from, to, after); });
   dropped_ = 0;
-  if (shape_.spikes) {
-    for (std::int64_t b = 0; b < batch; ++b) dropped_ += forward_.dropped[b];
+  if (most_ < hidden) {
+    workers.split(batch, 1, [&](std::int64_t from, std::int64_t to) { drop(from, to); });
+    dropped_ = std::accumulate(forward_.dropped, forward_.dropped + batch, std::int64_t{0});
   }
+  workers.split(words_of(hidden), 1,
+                [&](std::int64_t from, std::int64_t to) { hear(from, to, after); });
 }
 
 template Bytes Layer<float>::forward_bytes(int) const;

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 
 #include "ebb/cell/layer.h"
 #include "ebb/core/at.h"
 #include "ebb/core/carver.h"
 
 namespace ebb {
+namespace {
+
+// Units whose bias gradients are summed up together: rows are read in long pieces.
+constexpr std::int64_t kBiases = 4 * kEventWidth;
+
+}  // namespace
 
 template <class Number>
 typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte* scratch,
@@ -22,14 +29,14 @@ typename Layer<Number>::ReverseScratch Layer<Number>::reverse_scratch(std::byte*
   }
   if (is_masked_) {
     s.support = carver.take<std::uint8_t>(batch * hidden);
-    s.wanted = {carver.take<std::uint16_t>(batch * hidden), nullptr,
-                carver.take<std::int32_t>(batch), hidden};
+    s.wanted = {carver.take<std::uint16_t>(batch * hidden), carver.take<std::int32_t>(batch),
+                hidden};
   }
   if (!in_place()) s.of_sums = carver.take<Number>(rows * shape_.sums * hidden);
   Bytes products = 0;
   for (const Connection<Number>& own : connections_) {
-    products =
-        std::max({products, own.gradient_bytes(rows, threads), threads * own.backward_bytes()});
+    products = std::max({products, own.gradient_bytes(place_.chunk, batch, threads),
+                         threads * own.backward_bytes(threads)});
   }
   s.products = carver.take<std::byte>(products);
   *used = carver.used();
@@ -78,7 +85,7 @@ void Layer<Number>::mark(std::int64_t from, std::int64_t to, const LayerTape<Num
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): units that spike have a support
       const auto passes = [&] { return (support[u] & kPasses) != 0; };
       const bool is = s.listed != nullptr ? s.listed[b * hidden + u] != 0 : passes();
-      s.wanted.inputs[b * hidden + count] = static_cast<std::uint16_t>(u);
+      s.wanted.units[b * hidden + count] = static_cast<std::uint16_t>(u);
       count += is ? 1 : 0;
     }
     s.wanted.counts[b] = count;  // NOLINT(clang-analyzer-core.NullDereference)
@@ -120,22 +127,28 @@ void Layer<Number>::pointwise(std::int64_t from, std::int64_t to, const LayerTap
 template <class Number>
 void Layer<Number>::add_bias_gradients(Workers& workers, std::int64_t rows, const Number* d,
                                        Number* gradient) const {
-  const std::int64_t hidden = options_.hidden, d_row = shape_.sums * hidden;
-  for (const auto& [name, recurrent] : {std::pair("bias_ih", false), std::pair("bias_hh", true)}) {
-    const ParameterShape* const bias = find(name);
-    if (bias == nullptr) continue;
-    const int last = connection(recurrent).last_sum;
-    workers.split(hidden, kEventWidth, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t gate = 0; gate < shape_.gates; ++gate) {
-        const Number* const of_sum = d + (gate == shape_.gates - 1 ? last : gate) * hidden;
-        Number* const own = gradient + bias->offset + gate * hidden;
-        for (std::int64_t r = 0; r < rows; ++r) {
-          // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a tape has gradients of its sums
-          for (std::int64_t u = from; u < to; ++u) own[u] += of_sum[r * d_row + u];
+  const std::int64_t hidden = options_.hidden;
+  workers.split(hidden, kEventWidth, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t unit = from; unit < to; unit += kBiases) {
+      const std::int64_t here = std::min(kBiases, to - unit);
+      std::array<std::array<Number, kBiases>, kMostOfUnit> found{};
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (int sum = 0; sum < shape_.sums; ++sum) {
+          const Number* const own = d + (r * shape_.sums + sum) * hidden + unit;
+          for (std::int64_t u = 0; u < here; ++u) found[at(sum)][at(u)] += own[u];
         }
       }
-    });
-  }
+      for (const bool recurrent : {false, true}) {
+        const ParameterShape* const bias = find(recurrent ? "bias_hh" : "bias_ih");
+        if (bias == nullptr) continue;
+        for (int gate = 0; gate < shape_.gates; ++gate) {
+          const int sum = gate == shape_.gates - 1 ? connection(recurrent).last_sum : gate;
+          Number* const own = gradient + bias->offset + gate * hidden + unit;
+          for (std::int64_t u = 0; u < here; ++u) own[u] += found[at(sum)][at(u)];
+        }
+      }
+    }
+  });
 }
 
 template <class Number>
@@ -163,11 +176,11 @@ void Layer<Number>::add_gradients(Workers& workers, const LayerTape<Number>& tap
   if (tape.of_inputs == nullptr) return;
   std::fill_n(tape.of_inputs, rows * options_.input, Number{0});
   const Connection<Number>& inputs = connections_[0];
-  workers.split_by_thread(options_.input, inputs.grain(),
-                          [&](int thread, std::int64_t from, std::int64_t to) {
-                            inputs.backward(rows, from, to, d, tape.of_inputs, options_.input,
-                                            nullptr, s.products + thread * inputs.backward_bytes());
-                          });
+  workers.split_by_thread(
+      options_.input, inputs.grain(), [&](int thread, std::int64_t from, std::int64_t to) {
+        inputs.backward(rows, from, to, d, tape.of_inputs, options_.input, nullptr,
+                        s.products + thread * inputs.backward_bytes(workers.size()));
+      });
 }
 
 template <class Number>
@@ -192,10 +205,7 @@ void Layer<Number>::reverse(Workers& workers, const LayerTape<Number>& tape,
     if (shape_.spikes) {
       workers.split(batch, 1, [&](std::int64_t from, std::int64_t to) {
         for (std::int64_t b = from; b < to; ++b) {
-          const std::uint64_t* const bits = tape.bits[at(t)] + b * words_of(hidden);
-          for (std::int64_t u = 0; u < hidden; ++u) {
-            s.spikes[b * hidden + u] = static_cast<std::uint8_t>(bits[u / 64] >> (u % 64) & 1);
-          }
+          unpack_bits(tape.bits[at(t)] + b * words_of(hidden), hidden, s.spikes + b * hidden);
         }
       });
     }
@@ -207,13 +217,13 @@ void Layer<Number>::reverse(Workers& workers, const LayerTape<Number>& tape,
     if (!has_recurrent()) continue;
     const Number* const d = in_place() ? tape.saved + t * batch * shape_.saved * hidden
                                        : s.of_sums + t * batch * shape_.sums * hidden;
-    const Lists<Number>* const wanted = is_masked_ && t > 0 ? &s.wanted : nullptr;
+    const Lists* const wanted = is_masked_ && t > 0 ? &s.wanted : nullptr;
     const Connection<Number>& own = connections_[1];
-    workers.split_by_thread(hidden, own.grain(),
-                            [&](int thread, std::int64_t from, std::int64_t to) {
-                              own.backward(batch, from, to, d, output, output_row(), wanted,
-                                           s.products + thread * own.backward_bytes());
-                            });
+    workers.split_by_thread(
+        hidden, own.grain(), [&](int thread, std::int64_t from, std::int64_t to) {
+          own.backward(batch, from, to, d, output, output_row(), wanted,
+                       s.products + thread * own.backward_bytes(workers.size()));
+        });
   }
   add_gradients(workers, tape, s, gradient);
 }

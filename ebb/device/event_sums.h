@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the few rows of a matrix that something happened in: products with spikes and their
-// gradients. Rows are kEventWidth numbers, one after the other; always in the order of the list.
+// Products with what is mostly 0: inputs of which few are spikes, and weights of which few are there.
+// A result's bits depend on its own terms and their order alone.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,50 @@ namespace ebb {
 // A multiple of every packed_width.
 inline constexpr std::int64_t kEventWidth = 48;
 
-// sums[0,48) += the rows in list[0,count), each times its value; `values` null: times 1.
+// Event e: input inputs[e] of row rows[e] is values[e]; `values` null: 1. Weights begin with those of
+// input `first`.
 template <class Number>
-void add_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
-              const Number* rows, Number* sums);
+struct EventList {
+  std::int64_t count = 0, first = 0;
+  const std::uint16_t* inputs = nullptr;
+  const std::uint32_t* rows = nullptr;
+  const Number* values = nullptr;
 
-// For each i in list[0,count): row i += d[0,48), times its value, as in add_rows.
+  // Where the weights of event e's input are.
+  std::int64_t place(std::int64_t e) const { return inputs[e] - first; }
+};
+
+// For each event, in their order: the sums of its row, `stride` from row to row, += the weights of its
+// input, kEventWidth each, times its value.
 template <class Number>
-void add_to_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
-                 const Number* d, Number* rows);
+void add_weights(const EventList<Number>& events, const Number* weights, Number* sums,
+                 std::int64_t stride);
+
+// For each event, in their order: the weights of its input += what d has for its row, kEventWidth
+// each, times its value.
+template <class Number>
+void add_to_weights(const EventList<Number>& events, const Number* d, Number* weights);
 
 // For each i in list[0,count): results[i] += row i · d[0,48). The bits of a result do not depend on
 // the others.
 template <class Number>
 void dot_rows(std::int64_t count, const std::uint16_t* list, const Number* rows, const Number* d,
               Number* results);
+
+// A matrix of which few numbers are there: row i has those in [starts[i * stride], starts[(i + 1) *
+// stride]).
+template <class Number>
+struct SparseRows {
+  const std::uint32_t* starts = nullptr;
+  std::int64_t stride = 1;
+  const std::uint16_t* columns = nullptr;
+  const Number* values = nullptr;
+};
+
+// sums[count,width] += the first `count` rows · x[columns,width]. width is kNarrow or kWide.
+inline constexpr std::int64_t kNarrow = 8, kWide = 32;
+template <class Number>
+void add_sparse_product(std::int64_t count, const SparseRows<Number>& rows, std::int64_t width,
+                        const Number* x, Number* sums);
 
 }  // namespace ebb

@@ -31,49 +31,81 @@ HWY_INLINE void call_for(const float* row) {
   for (std::int64_t line = 0; line < kEventWidth; line += 16) hwy::Prefetch(row + line);
 }
 
-void add(std::int64_t count, const std::uint16_t* HWY_RESTRICT list,
-         const float* HWY_RESTRICT values, const float* HWY_RESTRICT rows,
-         float* HWY_RESTRICT sums) {
+// Row to(e) += row from(e), times the event's value.
+template <class From, class To>
+HWY_INLINE void add_rows(const EventList<float>& events, const From& from, const To& to) {
   const Vectors d;
-  hn::Vec<Vectors> in_registers[kVectors];
-#pragma GCC unroll 16
-  for (std::int64_t v = 0; v < kVectors; ++v) in_registers[v] = hn::LoadU(d, sums + v * kLanes);
-  for (std::int64_t e = 0; e < count; ++e) {
-    const float* const row = rows + list[e] * kEventWidth;
-    call_for(rows + list[e + kAhead < count ? e + kAhead : e] * kEventWidth);
+  const float* const HWY_RESTRICT values = events.values;
+  for (std::int64_t e = 0; e < events.count; ++e) {
+    const float* const row = from(e);
+    float* const sums = to(e);
     if (values == nullptr) {
 #pragma GCC unroll 16
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        in_registers[v] = hn::Add(in_registers[v], hn::LoadU(d, row + v * kLanes));
+        float* const own = sums + v * kLanes;
+        hn::StoreU(hn::Add(hn::LoadU(d, own), hn::LoadU(d, row + v * kLanes)), d, own);
       }
     } else {
       const auto value = hn::Set(d, values[e]);
 #pragma GCC unroll 16
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        in_registers[v] = hn::MulAdd(value, hn::LoadU(d, row + v * kLanes), in_registers[v]);
+        float* const own = sums + v * kLanes;
+        hn::StoreU(hn::MulAdd(value, hn::LoadU(d, row + v * kLanes), hn::LoadU(d, own)), d, own);
       }
     }
   }
-#pragma GCC unroll 16
-  for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(in_registers[v], d, sums + v * kLanes);
 }
 
-void add_to(std::int64_t count, const std::uint16_t* HWY_RESTRICT list,
-            const float* HWY_RESTRICT values, const float* HWY_RESTRICT what,
-            float* HWY_RESTRICT rows) {
-  const Vectors d;
-  hn::Vec<Vectors> in_registers[kVectors];
-#pragma GCC unroll 16
-  for (std::int64_t v = 0; v < kVectors; ++v) in_registers[v] = hn::LoadU(d, what + v * kLanes);
-  for (std::int64_t e = 0; e < count; ++e) {
-    float* const row = rows + list[e] * kEventWidth;
-    call_for(rows + list[e + kAhead < count ? e + kAhead : e] * kEventWidth);
-    const auto value = hn::Set(d, values == nullptr ? 1.F : values[e]);
-#pragma GCC unroll 16
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      float* const to = row + v * kLanes;
-      hn::StoreU(hn::MulAdd(value, in_registers[v], hn::LoadU(d, to)), d, to);
+void add(const EventList<float>& events, const float* weights, float* sums, std::int64_t stride) {
+  add_rows(
+      events, [&](std::int64_t e) HWY_ATTR { return weights + events.place(e) * kEventWidth; },
+      [&](std::int64_t e) HWY_ATTR { return sums + events.rows[e] * stride; });
+}
+
+void add_to(const EventList<float>& events, const float* d, float* weights) {
+  add_rows(
+      events, [&](std::int64_t e) HWY_ATTR { return d + events.rows[e] * kEventWidth; },
+      [&](std::int64_t e) HWY_ATTR { return weights + events.place(e) * kEventWidth; });
+}
+
+// A row's sums in registers.
+template <class Tag, std::int64_t vectors>
+HWY_INLINE void sparse_rows(std::int64_t count, const SparseRows<float>& rows,
+                            const float* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
+  const Tag d;
+  constexpr std::int64_t lanes = hn::MaxLanes(Tag()), width = vectors * lanes;
+  const std::uint16_t* const HWY_RESTRICT columns = rows.columns;
+  const float* const HWY_RESTRICT values = rows.values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t* const own = rows.starts + i * rows.stride;
+    const std::uint32_t end = own[rows.stride];
+    hn::Vec<Tag> in_registers[vectors];
+#pragma GCC unroll 32
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      in_registers[v] = hn::LoadU(d, sums + i * width + v * lanes);
     }
+    for (std::uint32_t e = own[0]; e < end; ++e) {
+      const auto value = hn::Set(d, values[e]);
+      const float* const from = x + columns[e] * width;
+#pragma GCC unroll 32
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        in_registers[v] = hn::MulAdd(value, hn::LoadU(d, from + v * lanes), in_registers[v]);
+      }
+    }
+#pragma GCC unroll 32
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      hn::StoreU(in_registers[v], d, sums + i * width + v * lanes);
+    }
+  }
+}
+
+void sparse(std::int64_t count, const SparseRows<float>& rows, std::int64_t width, const float* x,
+            float* sums) {
+  using Short = hn::CappedTag<float, kNarrow>;
+  if (width == kNarrow) {
+    sparse_rows<Short, kNarrow / hn::MaxLanes(Short())>(count, rows, x, sums);
+  } else {
+    sparse_rows<Vectors, kWide / kLanes>(count, rows, x, sums);
   }
 }
 
@@ -138,38 +170,47 @@ namespace ebb {
 HWY_EXPORT(add);
 HWY_EXPORT(add_to);
 HWY_EXPORT(dot);
+HWY_EXPORT(sparse);
 
 template <>
-void add_rows(std::int64_t count, const std::uint16_t* list, const float* values, const float* rows,
-              float* sums) {
-  HWY_DYNAMIC_DISPATCH(add)(count, list, values, rows, sums);
+void add_weights(const EventList<float>& events, const float* weights, float* sums,
+                 std::int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(add)(events, weights, sums, stride);
 }
 template <>
-void add_to_rows(std::int64_t count, const std::uint16_t* list, const float* values, const float* d,
-                 float* rows) {
-  HWY_DYNAMIC_DISPATCH(add_to)(count, list, values, d, rows);
+void add_to_weights(const EventList<float>& events, const float* d, float* weights) {
+  HWY_DYNAMIC_DISPATCH(add_to)(events, d, weights);
 }
 template <>
 void dot_rows(std::int64_t count, const std::uint16_t* list, const float* rows, const float* d,
               float* results) {
   HWY_DYNAMIC_DISPATCH(dot)(count, list, rows, d, results);
 }
+template <>
+void add_sparse_product(std::int64_t count, const SparseRows<float>& rows, std::int64_t width,
+                        const float* x, float* sums) {
+  HWY_DYNAMIC_DISPATCH(sparse)(count, rows, width, x, sums);
+}
 
 // Double precision is for checks.
 template <>
-void add_rows(std::int64_t count, const std::uint16_t* list, const double* values,
-              const double* rows, double* sums) {
-  plain_add_rows(count, list, values, rows, sums);
+void add_weights(const EventList<double>& events, const double* weights, double* sums,
+                 std::int64_t stride) {
+  plain_add_weights(events, weights, sums, stride);
 }
 template <>
-void add_to_rows(std::int64_t count, const std::uint16_t* list, const double* values,
-                 const double* d, double* rows) {
-  plain_add_to_rows(count, list, values, d, rows);
+void add_to_weights(const EventList<double>& events, const double* d, double* weights) {
+  plain_add_to_weights(events, d, weights);
 }
 template <>
 void dot_rows(std::int64_t count, const std::uint16_t* list, const double* rows, const double* d,
               double* results) {
   plain_dot_rows(count, list, rows, d, results);
+}
+template <>
+void add_sparse_product(std::int64_t count, const SparseRows<double>& rows, std::int64_t width,
+                        const double* x, double* sums) {
+  plain_add_sparse_product(count, rows, width, x, sums);
 }
 
 }  // namespace ebb

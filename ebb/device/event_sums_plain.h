@@ -7,22 +7,23 @@
 namespace ebb {
 
 template <class Number>
-void plain_add_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
-                    const Number* rows, Number* sums) {
-  for (std::int64_t e = 0; e < count; ++e) {
-    const Number* const row = rows + list[e] * kEventWidth;
-    const Number value = values == nullptr ? Number{1} : values[e];
-    for (std::int64_t j = 0; j < kEventWidth; ++j) sums[j] += value * row[j];
+void plain_add_weights(const EventList<Number>& events, const Number* weights, Number* sums,
+                       std::int64_t stride) {
+  for (std::int64_t e = 0; e < events.count; ++e) {
+    const Number* const from = weights + events.place(e) * kEventWidth;
+    Number* const to = sums + events.rows[e] * stride;
+    const Number value = events.values == nullptr ? Number{1} : events.values[e];
+    for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += value * from[j];
   }
 }
 
 template <class Number>
-void plain_add_to_rows(std::int64_t count, const std::uint16_t* list, const Number* values,
-                       const Number* d, Number* rows) {
-  for (std::int64_t e = 0; e < count; ++e) {
-    Number* const row = rows + list[e] * kEventWidth;
-    const Number value = values == nullptr ? Number{1} : values[e];
-    for (std::int64_t j = 0; j < kEventWidth; ++j) row[j] += value * d[j];
+void plain_add_to_weights(const EventList<Number>& events, const Number* d, Number* weights) {
+  for (std::int64_t e = 0; e < events.count; ++e) {
+    const Number* const from = d + events.rows[e] * kEventWidth;
+    Number* const to = weights + events.place(e) * kEventWidth;
+    const Number value = events.values == nullptr ? Number{1} : events.values[e];
+    for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += value * from[j];
   }
 }
 
@@ -34,6 +35,18 @@ void plain_dot_rows(std::int64_t count, const std::uint16_t* list, const Number*
     Number sum = 0;
     for (std::int64_t j = 0; j < kEventWidth; ++j) sum += row[j] * d[j];
     results[list[e]] += sum;
+  }
+}
+
+template <class Number>
+void plain_add_sparse_product(std::int64_t count, const SparseRows<Number>& rows,
+                              std::int64_t width, const Number* x, Number* sums) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t* const own = rows.starts + i * rows.stride;
+    for (std::uint32_t e = own[0]; e < own[rows.stride]; ++e) {
+      const Number* const from = x + rows.columns[e] * width;
+      for (std::int64_t b = 0; b < width; ++b) sums[i * width + b] += rows.values[e] * from[b];
+    }
   }
 }
 

@@ -99,32 +99,65 @@ void parts_have_the_bits_of_the_whole() {
 
 template <class TypeParam>
 void event_sums_are_right() {
-  const std::size_t rows = 70, width = kEventWidth;
-  const auto data = drawn<TypeParam>(rows * kEventWidth, 1), values = drawn<TypeParam>(rows, 2);
-  std::vector<std::uint16_t> list;
-  for (std::uint16_t r = 0; r < rows; r = static_cast<std::uint16_t>(r + 3)) list.push_back(r);
-  const auto count = static_cast<std::int64_t>(list.size());
+  constexpr std::size_t width = kEventWidth, inputs = 7, rows = 5, stride = kEventWidth + 3;
+  constexpr std::int64_t first = 100;
+  const auto weights = drawn<TypeParam>(inputs * width, 1), d = drawn<TypeParam>(rows * width, 2);
+  // Some inputs of some rows, in rising order of inputs, with a row that comes twice for one input.
+  const std::vector<std::uint16_t> of_inputs{100, 100, 101, 103, 103, 103, 106};
+  const std::vector<std::uint32_t> of_rows{0, 4, 2, 1, 1, 3, 0};
+  const auto values = drawn<TypeParam>(of_inputs.size(), 3);
   for (const bool valued : {false, true}) {
-    const TypeParam* const given = valued ? values.data() : nullptr;
-    const auto value = [&](std::size_t e) { return valued ? static_cast<double>(values[e]) : 1.0; };
-    auto sums = drawn<TypeParam>(kEventWidth, 3);
-    const auto before = sums;
-    add_rows<TypeParam>(count, list.data(), given, data.data(), sums.data());
-    for (std::size_t j = 0; j < width; ++j) {
-      auto right = static_cast<double>(before[j]);
-      for (std::size_t e = 0; e < list.size(); ++e) {
-        right += value(e) * static_cast<double>(data[list[e] * width + j]);
+    const EventList<TypeParam> events{static_cast<std::int64_t>(of_inputs.size()), first,
+                                      of_inputs.data(), of_rows.data(),
+                                      valued ? values.data() : nullptr};
+    const auto before = drawn<TypeParam>(rows * stride, 4);
+    auto sums = before;
+    add_weights<TypeParam>(events, weights.data(), sums.data(), stride);
+    auto added = weights;
+    add_to_weights<TypeParam>(events, d.data(), added.data());
+    std::vector<double> right_sums(before.begin(), before.end());
+    std::vector<double> right_added(weights.begin(), weights.end());
+    for (std::size_t e = 0; e < of_inputs.size(); ++e) {
+      const double value = valued ? static_cast<double>(values[e]) : 1.0;
+      const std::size_t input = of_inputs[e] - first, row = of_rows[e];
+      for (std::size_t j = 0; j < width; ++j) {
+        right_sums[row * stride + j] += value * static_cast<double>(weights[input * width + j]);
+        right_added[input * width + j] += value * static_cast<double>(d[row * width + j]);
       }
-      ASSERT_NEAR(static_cast<double>(sums[j]), right, kError<TypeParam>);
     }
-    auto added = data;
-    add_to_rows<TypeParam>(count, list.data(), given, before.data(), added.data());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(sums[i]), right_sums[i], kError<TypeParam>) << i;
+    }
     for (std::size_t i = 0; i < added.size(); ++i) {
-      const std::size_t row = i / width;
-      const double more =
-          row % 3 == 0 ? value(row / 3) * static_cast<double>(before[i % width]) : 0.0;
-      ASSERT_NEAR(static_cast<double>(added[i]), static_cast<double>(data[i]) + more,
-                  kError<TypeParam>);
+      ASSERT_NEAR(static_cast<double>(added[i]), right_added[i], kError<TypeParam>) << i;
+    }
+  }
+}
+
+// Rows with no, one and many numbers, every second of the pieces that `starts` divides them into.
+template <class TypeParam>
+void sparse_products_are_right() {
+  constexpr std::size_t rows = 6, columns = 40;
+  const std::vector<std::uint32_t> starts{0, 3, 3, 3, 3, 4, 4, 4, 30, 31, 33, 35, 36};
+  std::vector<std::uint16_t> places;
+  for (std::uint32_t e = 0; e < starts.back(); ++e) {
+    places.push_back(static_cast<std::uint16_t>(e * 17 % columns));
+  }
+  const auto values = drawn<TypeParam>(places.size(), 1);
+  const SparseRows<TypeParam> matrix{starts.data(), 2, places.data(), values.data()};
+  for (const std::int64_t width : {kNarrow, kWide}) {
+    const auto wide = static_cast<std::size_t>(width);
+    const auto x = drawn<TypeParam>(columns * wide, 2), before = drawn<TypeParam>(rows * wide, 3);
+    auto sums = before;
+    add_sparse_product<TypeParam>(rows, matrix, width, x.data(), sums.data());
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t b = 0; b < wide; ++b) {
+        auto right = static_cast<double>(before[i * wide + b]);
+        for (std::size_t e = starts[2 * i]; e < starts[2 * i + 2]; ++e) {
+          right += static_cast<double>(values[e]) * static_cast<double>(x[places[e] * wide + b]);
+        }
+        ASSERT_NEAR(static_cast<double>(sums[i * wide + b]), right, kError<TypeParam>) << i;
+      }
     }
   }
 }
@@ -162,6 +195,7 @@ TEST(Products, OfDoublesAreRight) {
   packed_is_right_and_does_not_depend_on_the_rows_beside_it<double>();
   parts_have_the_bits_of_the_whole<double>();
   event_sums_are_right<double>();
+  sparse_products_are_right<double>();
   event_dots_are_right_and_do_not_depend_on_the_others<double>();
   EXPECT_EQ(kEventWidth % packed_width<double>(), 0);
 }
@@ -175,6 +209,7 @@ TEST_P(VectorSets, PartsOfProductsHaveTheBitsOfTheWhole) {
   parts_have_the_bits_of_the_whole<float>();
 }
 TEST_P(VectorSets, EventSumsAreRight) { event_sums_are_right<float>(); }
+TEST_P(VectorSets, SparseProductsAreRight) { sparse_products_are_right<float>(); }
 TEST_P(VectorSets, EventDotsAreRight) {
   event_dots_are_right_and_do_not_depend_on_the_others<float>();
 }
