@@ -25,6 +25,7 @@ struct Words {
   LayerOptions layer;
   std::int64_t steps = 200, batch = 32;
   double percent = 0;  // of plain bytes; 0: store_all
+  std::int64_t chunk = 0;  // time steps of a tape; 0: the network chooses
   int threads = 2, repetitions = 3;
   double rate = 0;   // of input spikes; 0: inputs are numbers
   double scale = 0;  // of the weights; 0: until the layer fires at `rate` too
@@ -81,6 +82,7 @@ class Layer {
     options.batch = words.batch;
     options.layers = {words.layer};
     options.threads = words.threads;
+    options.chunk = words.chunk;
     options.input_spikes = words.rate > 0;
     return options;
   }
@@ -222,6 +224,7 @@ int main(int argc, char** argv) {
     app.add_option("--rate", words.rate, "Inputs are spikes, at this rate");
     app.add_option("--scale", words.scale, "Of the weights; default: the layer fires at --rate");
     app.add_option("--percent", words.percent, "Of plain bytes; default store_all");
+    app.add_option("--chunk", words.chunk, "Time steps of a tape; default: the network chooses");
     app.add_option("--threads", words.threads)->capture_default_str();
     app.add_option("--repetitions", words.repetitions)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
