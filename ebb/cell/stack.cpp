@@ -192,7 +192,10 @@ void Stack<Number>::lay_out() {
 template <class Number>
 Bytes Stack<Number>::masked_bytes(std::int64_t layer) const {
   const std::int64_t inputs = layers_[at(layer)].options().input;
-  return options_.batch * std::max<Bytes>(inputs * Bytes{sizeof(Number)}, words_of(inputs) * 8);
+  constexpr Bytes word = sizeof(std::uint64_t);
+  // In whole words, since masks lie one behind the other.
+  const Bytes numbers = (options_.batch * inputs * Bytes{sizeof(Number)} + word - 1) / word * word;
+  return std::max(numbers, options_.batch * words_of(inputs) * word);
 }
 
 template <class Number>
