@@ -67,7 +67,7 @@ struct Run::State {
     how.room = std::min(options.budget, add_bytes(tapes, scale_bytes(largest_working(), 2)));
     // Where even the working set does not fit nothing is measured: planning says what would.
     const bool hopeless = steps == 0 || largest_working() > options.budget;
-    platform = options.platform.value_or(Platform{});
+    const Platform before = std::exchange(platform, options.platform.value_or(Platform{}));
     if (!options.chain && !hopeless) {
       chain = profile_step(step, has_tiers, how);
     }
@@ -78,13 +78,31 @@ struct Run::State {
     platform.fast = options.budget;
     for (std::size_t k = 0; k < options.tiers.size(); ++k) {
       if (!options.platform) {
-        platform.tiers.push_back(
-            hopeless ? Tier{} : profile_tier(options.tiers[k], chain.typical().state, how));
+        platform.tiers.push_back(failed[k] ? before.tiers[k]
+                                 : hopeless
+                                     ? Tier{}
+                                     : profile_tier(options.tiers[k], chain.typical().state, how));
       }
       platform.tiers[k].name = options.tiers[k].name;
       platform.tiers[k].capacity = options.tiers[k].capacity;
     }
     check_platform(platform);
+  }
+
+  void measure_again() {
+    executor.reset();  // there is memory for one of both
+    const Chain chain_before = chain;
+    const Platform platform_before = platform;
+    try {
+      measure();
+    } catch (...) {
+      // A tier may have failed since; the next forward finds out, and goes on without it.
+      chain = chain_before;
+      platform = platform_before;
+      throw;
+    }
+    replans = false;
+    make(!options.memory_late);
   }
 
   Bytes final_room() const { return rounded(step.final_bytes(), kAlignment); }
@@ -364,6 +382,8 @@ void Run::backward(std::span<const std::byte> adjoint, std::span<std::byte> init
   s.callers += static_cast<Bytes>(adjoint.size() + initial_adjoint.size());
   s.remark();
 }
+
+void Run::measure_again() { state().measure_again(); }
 
 void Run::set_stop(std::stop_token stop) {
   State& s = state();

@@ -117,6 +117,11 @@ class Run {
              std::span<std::byte>(std::as_writable_bytes(std::span(initial_adjoint))));
   }
 
+  // Between a backward and the next forward: measures the step, copies and tiers again, but for what
+  // was given, and plans with that. Tiers that failed stay given up. As when the run was made, the
+  // Step runs, so that gradients in it are lost. For costs that proved wrong: see Report.
+  void measure_again();
+
   // From the next forward or backward on: a token that was asked to stop stays so.
   void set_stop(std::stop_token stop);
 

@@ -124,6 +124,50 @@ TEST(FailedTier, OthersStay) {
   EXPECT_EQ(run.report().measured.tiers[0].written.bytes, 0);
 }
 
+TEST(FailedTier, StaysGivenUpWhereCostsAreMeasuredAgain) {
+  Life life;
+  const auto step = small_step(60);
+  RunOptions options = planned(*step, {dying_tier(life)});
+  options.strategy = "async";
+  options.budget = budgets(*step, options, "async").front();
+  options.platform.reset();
+  options.profile.tier_seconds = 0.001;
+  const Results expected = stored_all(*step);
+  ebb::Run run(*step, options);
+  run.measure_again();
+  EXPECT_TRUE(results_of(run, *step) == expected);
+  life.left = 0;
+  EXPECT_TRUE(results_of(run, *step) == expected);
+  ASSERT_THAT(run.report().remarks, Contains(HasSubstr("disk failed and is not used any more")));
+  life.asked = 0;
+  run.measure_again();
+  EXPECT_TRUE(results_of(run, *step) == expected);
+  EXPECT_EQ(life.asked, 0);
+  EXPECT_LE(run.report().measured.peak[0], options.budget);
+  EXPECT_THAT(run.report().remarks, Contains(HasSubstr("disk failed and is not used any more")));
+}
+
+// It dies while it is measured: the run goes on as planned, and without it.
+TEST(FailedTier, DiesWhileItIsMeasuredAgain) {
+  Life life;
+  const auto step = small_step(60);
+  RunOptions options = planned(*step, {dying_tier(life)});
+  options.strategy = "async";
+  options.budget = 2048;
+  options.platform.reset();
+  options.profile.tier_seconds = 0.001;
+  const Results expected = stored_all(*step);
+  ebb::Run run(*step, options);
+  life.left = 0;
+  try {
+    run.measure_again();
+    FAIL() << "measured";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+  }
+  EXPECT_TRUE(results_of(run, *step) == expected);
+}
+
 TEST(FailedTier, UnknownLengths) {
   Life life;
   const auto step = endless_step(80);
