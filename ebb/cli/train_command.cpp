@@ -279,6 +279,10 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
         text.plan(plan);
         if (!out) interrupt.stop();
       };
+      settings.planned_again = [&](const TrainPlan& plan, const WrongPrediction& wrong) {
+        text.planned_again(plan, wrong);
+        if (!out) interrupt.stop();
+      };
       settings.line = [&](const TrainLine& line) {
         text.line(line);
         if (!out) interrupt.stop();

@@ -161,6 +161,26 @@ void TrainText::plan(const TrainPlan& plan) {
   out_ << '\n' << std::flush;
 }
 
+void TrainText::planned_again(const TrainPlan& plan, const WrongPrediction& wrong) {
+  const double seconds = plan.prediction.seconds * static_cast<double>(plan.windows);
+  if (json_) {
+    Json json;
+    json["event"] = "planned_again";
+    json["predicted"] = wrong.predicted;
+    json["took"] = wrong.took;
+    json["seconds"] = seconds;
+    json["strategy"] = plan.strategy;
+    json["peak"] = plan.peak;
+    out_ << json.dump() << '\n' << std::flush;
+    return;
+  }
+  status_.say("");
+  out_ << "An iteration took " << format_seconds(wrong.took) << ", not the predicted "
+       << format_seconds(wrong.predicted) << ". Measured again: " << format_seconds(seconds)
+       << ", strategy " << plan.strategy << ", " << format_bytes(plan.peak) << ".\n"
+       << std::flush;
+}
+
 std::string TrainText::progress(const TrainLine& line) const {
   const Metrics& now = line.metrics;
   std::string text = "iteration " + std::to_string(now.iteration) + "/" +

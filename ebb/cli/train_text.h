@@ -18,6 +18,7 @@ class TrainText {
   void plan(const TrainPlan& plan);
   // The budget that was asked for by a slowdown; before its plan.
   void found(const TrainPlan& plan, double slowdown);
+  void planned_again(const TrainPlan& plan, const WrongPrediction& wrong);
   void line(const TrainLine& line);
   void result(const TrainResult& result, const std::string& directory);
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "ebb/core/at.h"
 #include "ebb/core/budget_words.h"
+#include "ebb/core/clock.h"
 #include "ebb/core/error.h"
 #include "ebb/core/vector_bytes.h"
 #include "ebb/core/workers.h"
@@ -81,16 +83,39 @@ BatchRun<Number>::BatchRun(const TrainOptions& options, const TaskShape& shape,
   }
   give(sample, 1);
   give_window(0);
-  RunOptions run;
-  run.budget = budget_bytes(options, plain_bytes());
-  run.tiers = std::move(tiers);
-  run.memory_late = memory_late;
-  run.strategy = truncation(options) > 0 ? "auto" : options.strategy;
+  RunOptions how;
+  how.budget = budget_bytes(options, plain_bytes());
+  how.tiers = std::move(tiers);
+  how.memory_late = memory_late;
+  how.strategy = truncation(options) > 0 ? "auto" : options.strategy;
   try {
-    run_ = std::make_unique<Run>(network_, std::move(run));
+    run_ = std::make_unique<Run>(network_, std::move(how));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::infeasible_budget) throw;
     throw in_unit_of(options.budget, plain_bytes(), error);
+  }
+}
+
+// Whether costs matter: a plan that keeps everything is the fastest whatever they are.
+template <class Number>
+bool BatchRun<Number>::has_choice() const {
+  const Prediction& found = run_->plan().prediction;
+  return found.forwards > run_->chain().steps() ||
+         std::ranges::any_of(found.moved, [](const Prediction::Traffic& tier) {
+           return tier.written + tier.read > 0;
+         });
+}
+
+// False where they could not be measured: then the plan stays.
+template <class Number>
+bool BatchRun<Number>::plan_again() {
+  give_window(0);
+  try {
+    run_->measure_again();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io) throw;
+    return false;
   }
 }
 
@@ -152,6 +177,13 @@ template <class Number>
 Score BatchRun<Number>::learn(const Batch& batch, double scale, std::uint64_t iteration,
                               std::stop_token stop) {
   give(batch, scale);
+  planned_again_.reset();
+  if (wrong_ && !stop.stop_requested()) {
+    if (plan_again()) planned_again_ = wrong_;
+    wrong_.reset();
+    give(batch, scale);
+  }
+  const double start = seconds_now();
   run_->set_stop(std::move(stop));
   std::fill(gradient_.begin(), gradient_.end(), Number{0});
   std::fill(adjoint_.begin(), adjoint_.end(), std::byte{0});
@@ -166,6 +198,11 @@ Score BatchRun<Number>::learn(const Batch& batch, double scale, std::uint64_t it
     const std::span<const Number> own = network_.gradient();
     for (std::size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += own[i];
     std::swap(before_, after_);
+  }
+  // Measuring is left to the next call: the Step's gradients, which it overwrites, are still wanted.
+  if (has_choice()) {
+    wrong_ = check_.look(run_->plan().prediction.seconds * static_cast<double>(windows()),
+                         seconds_now() - start);
   }
   return loss_.score();
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "ebb/run/run.h"
 #include "ebb/train/batch_loss.h"
 #include "ebb/train/options.h"
+#include "ebb/train/prediction_check.h"
 
 namespace ebb {
 
@@ -38,6 +40,9 @@ class BatchRun {
   // The gradient of the batch's losses, added up and times `scale`, is in gradient() then.
   Score learn(const Batch& batch, double scale, std::uint64_t iteration, std::stop_token stop);
   std::span<Number> gradient() { return windows() > 1 ? gradient_ : network_.gradient(); }
+  // Why the last learn() began with measuring costs again and a new plan: with the same gradients, in
+  // the same budget.
+  const std::optional<WrongPrediction>& planned_again() const { return planned_again_; }
   // All that it holds beside the budget.
   Bytes beside_bytes() const;
   // Forward only, without dropout.
@@ -48,6 +53,8 @@ class BatchRun {
   std::int64_t dropped_spikes() const { return dropped_; }
 
  private:
+  bool has_choice() const;
+  bool plan_again();
   void give(const Batch& batch, double scale);
   void give_window(std::int64_t window);
   void count();
@@ -67,6 +74,8 @@ class BatchRun {
   std::vector<std::byte> before_, after_, adjoint_, of_before_;
   std::vector<Number> gradient_;  // of several windows, added up
   std::unique_ptr<Run> run_;
+  PredictionCheck check_;
+  std::optional<WrongPrediction> wrong_, planned_again_;
 };
 
 }  // namespace ebb

@@ -31,6 +31,7 @@ class HostLearner : public Learner<Number> {
   TrainPlan plan() override;
   TrainPlan plan_within(double slowdown) override;
   Report report() const override { return run_.run().report(); }
+  std::optional<WrongPrediction> planned_again() const override { return run_.planned_again(); }
 
  private:
   TrainPlan described(const Plan& chosen, Bytes budget);

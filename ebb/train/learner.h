@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ class Learner {
   // The same in the least memory whose iteration takes at most `slowdown` times that of keeping everything; see find_budget.
   virtual TrainPlan plan_within(double slowdown) = 0;
   virtual Report report() const = 0;
+  // See BatchRun; never on a device, whose figures are given.
+  virtual std::optional<WrongPrediction> planned_again() const { return {}; }
 };
 
 // For the options' device. Measures and plans on `sample`; with `plans_only` the plan's memory is not taken, and nothing but plan,

@@ -17,6 +17,7 @@
 #include "ebb/train/checkpoint.h"
 #include "ebb/train/metrics.h"
 #include "ebb/train/options.h"
+#include "ebb/train/prediction_check.h"
 #include "ebb/train/ranks.h"
 #include "ebb/train/run_lock.h"
 
@@ -69,6 +70,8 @@ struct TrainSettings {
   std::vector<SlowTier> tiers;
   std::stop_token stop;
   std::function<void(const TrainPlan&)> planned;
+  // Costs proved wrong, were measured again, and this is the new plan.
+  std::function<void(const TrainPlan&, const WrongPrediction&)> planned_again;
   std::function<void(const TrainLine&)> line;
   // Called with the reason where metrics or a checkpoint cannot be written, and training goes on: lines
   // wait for the next time, and the last good checkpoint is as it was. Null: it is an error, as it

@@ -152,6 +152,9 @@ Metrics Trainer<Number>::iterate(std::int64_t iteration) {
     fail(ErrorCode::invalid_argument, "no target of the batch of iteration ", iteration, " counts");
   }
   learner_->learn(batch_, 1 / targets[0], static_cast<std::uint64_t>(iteration), stop());
+  if (const auto wrong = learner_->planned_again(); wrong && settings_.planned_again) {
+    settings_.planned_again(plan(), *wrong);
+  }
   const std::int64_t iterations = all_iterations();
   if (learner_->is_elsewhere() && iteration + 1 < iterations) fill(Split::train, iteration + 1);
   Score score = learner_->score();
