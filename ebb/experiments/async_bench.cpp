@@ -178,6 +178,7 @@ class AsyncBench {
       const Report report = run.report();
       point.predicted = report.predicted;
       point.exact = report.exact;
+      point.slowest = std::max(point.slowest, report.measured.seconds);
       if (k > 0 && report.measured.seconds >= point.measured.seconds) continue;
       point.measured = as_prediction(report.measured);
     }
@@ -223,7 +224,11 @@ AsyncSummary summary_of(const AsyncResults& results) {
     ++series;
     for (const AsyncPoint& point : *points) {
       if (!point.fits) continue;
-      errors.push_back(std::abs(point.error()));
+      const double error = std::abs(point.error());
+      errors.push_back(error);
+      summary.near += error <= kNear ? 1 : 0;
+      summary.spread = std::max(summary.spread, point.spread());
+      summary.noisy += error > kNear && point.spread() > kNear ? 1 : 0;
       summary.exact &= point.exact;
       summary.same_gradients &= point.same_gradient;
       summary.same_forwards &= point.measured.forwards == point.predicted.forwards;
@@ -240,7 +245,6 @@ AsyncSummary summary_of(const AsyncResults& results) {
     summary.slower = std::max(summary.slower, *times.async / *times.other - 1);
   }
   summary.points = static_cast<std::int64_t>(errors.size());
-  summary.near = std::ranges::count_if(errors, [](double error) { return error <= kNear; });
   if (!errors.empty()) {
     const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
     std::ranges::nth_element(errors, middle);

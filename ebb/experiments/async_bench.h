@@ -47,7 +47,8 @@ struct AsyncPoint {
   std::optional<Bytes> least_budget;  // where it does not fit and some budget would do
   std::string chosen;                 // the strategy that made the plan: for auto, its choice
   std::vector<std::pair<std::string, std::int64_t>> parameters;
-  Prediction predicted, measured;
+  Prediction predicted, measured;  // of several runs the best
+  double slowest = 0;              // seconds of the slowest run
   // Fast memory and tiers that are memory.
   Bytes footprint = 0;
   bool exact = true;  // see Report
@@ -59,6 +60,8 @@ struct AsyncPoint {
   }
   // measured / predicted - 1
   double error() const { return measured.seconds / predicted.seconds - 1; }
+  // How much longer the slowest run took than the best one.
+  double spread() const { return slowest / measured.seconds - 1; }
 };
 
 struct AsyncResults {
@@ -75,6 +78,8 @@ struct AsyncSummary {
   double slower = 0;         // elsewhere, by at most this part of the fastest one's time
   std::int64_t points = 0;   // that ran
   std::int64_t near = 0;     // of these, measured within 10 % of predicted
+  std::int64_t noisy = 0;    // of the others, with runs more than 10 % apart
+  double spread = 0;         // the largest of any point
   double median_error = 0;   // of |measured / predicted - 1|
   bool exact = true;         // everywhere
   bool same_gradients = true;

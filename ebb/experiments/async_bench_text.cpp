@@ -7,13 +7,11 @@
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
 #include "ebb/experiments/figure_data.h"
+#include "ebb/experiments/trials_text.h"
 #include "ebb/plan/text.h"
 
 namespace ebb {
 namespace {
-
-// Beyond that a figure says no more, and would widen the table.
-std::string error_text(double error) { return error < 10 ? format_percent(error) : "> 999 %"; }
 
 double per_step(std::int64_t count, std::int64_t steps) {
   return static_cast<double>(count) / static_cast<double>(steps);
@@ -42,7 +40,7 @@ void write_series(const char* axis, std::span<const AsyncPoint> points, std::ost
       row.insert(
           row.end(),
           {format_seconds(point.per_step(point.predicted)), format_seconds(point.per_step(found)),
-           error_text(point.error()), format_number(per_step(found.forwards, point.steps)),
+           format_spread(point.error()), format_number(per_step(found.forwards, point.steps)),
            format_bytes(point.footprint), format_percent(found.stall_seconds / found.seconds)});
     }
     rows.push_back(std::move(row));
@@ -61,7 +59,8 @@ constexpr CsvColumn kColumns[] = {{"series", "/series"},
                                   {"predicted_forwards", "/predicted/forwards"},
                                   {"measured_forwards", "/measured/forwards"},
                                   {"footprint", "/footprint"},
-                                  {"stall_seconds", "/measured/stall_seconds"}};
+                                  {"stall_seconds", "/measured/stall_seconds"},
+                                  {"spread", "/spread"}};
 
 Json json_of(const Prediction& found, const AsyncPoint& point, const Platform& platform) {
   return found_json({{"seconds_per_step", point.per_step(found)}, {"seconds", found.seconds}},
@@ -87,6 +86,7 @@ Json json_of(const AsyncPoint& point, const Platform& platform) {
   json["predicted"] = json_of(point.predicted, point, platform);
   json["measured"] = json_of(point.measured, point, platform);
   json["footprint"] = point.footprint;
+  json["spread"] = point.spread();
   json["exact"] = point.exact;
   json["same_gradient"] = point.same_gradient;
   return json;
@@ -144,8 +144,13 @@ void write_async(const AsyncSetup& setup, const AsyncResults& results, std::ostr
   lines.add("predictions", std::to_string(summary.near) + " of " + std::to_string(summary.points) +
                                " times within 10 %, median error " +
                                format_percent(summary.median_error));
+  if (summary.noisy > 0) {
+    lines.add("predictions", "of the others, " + std::to_string(summary.noisy) +
+                                 " undecided: runs more than 10 % apart");
+  }
   lines.add("predictions",
             summary.same_forwards ? "every count of forwards exact" : "counts of forwards differ");
+  lines.add("spread", spread_words(summary.spread));
   if (!summary.exact) lines.add("gradients", "NOT EXACT: a tier keeps nothing");
   lines.add("gradients",
             summary.same_gradients ? "the same bits whatever the strategy" : "not the same bits");
@@ -170,6 +175,8 @@ std::string async_json(const AsyncSetup& setup, const AsyncResults& results) {
         {"async_slower_at_most", summary.slower},
         {"points", summary.points},
         {"within_10_percent", summary.near},
+        {"undecided", summary.noisy},
+        {"spread", summary.spread},
         {"median_error", summary.median_error},
         {"exact", summary.exact},
         {"same_gradients", summary.same_gradients},

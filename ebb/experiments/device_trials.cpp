@@ -126,12 +126,12 @@ std::vector<float> DeviceTrials::measure(DeviceTrial& trial) {
   trial.trial.parameters = plan.parameters;
   trial.trial.predicted = plan.prediction;
   running.run();
-  trial.slowest = 0;
+  trial.trial.slowest = 0;
   for (int k = 0; k < repeat_; ++k) {
     check_stop(stop_);
     const Report report = running.run();
     trial.pinned &= report.remarks.empty();
-    trial.slowest = std::max(trial.slowest, report.measured.seconds);
+    trial.trial.slowest = std::max(trial.trial.slowest, report.measured.seconds);
     if (k == 0 || report.measured.seconds < trial.trial.measured.seconds)
       trial.trial.measured = as_prediction(report.measured);
   }

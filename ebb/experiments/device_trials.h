@@ -39,7 +39,6 @@ struct DeviceTrial {
       {};                     // time steps or units that fit; as many as were tried where
   bool more_may_fit = false;  // this is set
 
-  double slowest = 0;      // seconds of the slowest run, beside those of the best in trial.measured
   bool pinned = true;      // see Report
   bool too_large = false;  // for the device, whatever the budget: then `trial` does not fit
   bool compared = false;   // there was room for the gradient that trial.same_gradient is about
@@ -47,7 +46,6 @@ struct DeviceTrial {
   double per_step(const Prediction& found) const {
     return found.seconds / static_cast<double>(time_steps);
   }
-  double spread() const { return slowest / trial.measured.seconds - 1; }
 };
 
 class DeviceTrials {

@@ -30,7 +30,6 @@ Json json_of(const DeviceTrial& trial) {
     json["more_may_fit"] = trial.more_may_fit;
   }
   if (trial.trial.fits) {
-    json["spread"] = trial.spread();
     json["pinned"] = trial.pinned;
     if (!trial.compared) json["same_gradient"] = Json();
   } else {
@@ -93,11 +92,9 @@ void write_verdicts(std::span<const DeviceTrial> trials, std::ostream& out) {
   Lines lines(out);
   double spread = 0;
   for (const DeviceTrial& trial : trials) {
-    if (trial.trial.fits) spread = std::max(spread, trial.spread());
+    if (trial.trial.fits) spread = std::max(spread, trial.trial.spread());
   }
-  lines.add("spread", "the slowest of a row's runs took up to " +
-                          format_percent(std::round(1000 * spread) / 1000) +
-                          " longer than the best");
+  lines.add("spread", spread_words(spread));
   const bool pinned = std::ranges::all_of(trials, &DeviceTrial::pinned);
   if (!pinned) lines.add("transfers", "slow: the system gave no pinned memory");
   const bool same = std::ranges::all_of(trials, [](const DeviceTrial& trial) {
@@ -129,14 +126,13 @@ void write_device_csv(std::span<const DeviceTrial> trials, std::ostream& out) {
     Json& row = rows.emplace_back(json_of(trial));
     row["series"] = trial.series;
   }
-  std::vector<CsvColumn> columns = trial_columns({{"series", "/series"},
-                                                  {"hidden", "/hidden"},
-                                                  {"host_budget", "/host_budget"},
-                                                  {"chunk", "/chunk"},
-                                                  {"percent", "/percent"},
-                                                  {"most", "/most"}});
-  columns.push_back({"spread", "/spread"});
-  write_csv(columns, rows, out);
+  write_csv(trial_columns({{"series", "/series"},
+                           {"hidden", "/hidden"},
+                           {"host_budget", "/host_budget"},
+                           {"chunk", "/chunk"},
+                           {"percent", "/percent"},
+                           {"most", "/most"}}),
+            rows, out);
 }
 
 }  // namespace ebb

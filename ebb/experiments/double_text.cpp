@@ -176,10 +176,11 @@ const DoublePoint* last_auto(std::span<const DoublePoint> points) {
 
 void write_goal(const char* what, const DoublePoint* point, Lines& lines) {
   if (point == nullptr) return;
-  const double ratio = point->trial.measured_ratio;
   lines.add("auto", std::string(what) + ": predicted " +
                         format_ratio(point->trial.predicted_ratio) + ", measured " +
-                        format_ratio(ratio) + (ratio <= kMarginal ? "" : " (over 1.1x)"));
+                        format_ratio(point->trial.measured_ratio) +
+                        missed_words(point->trial, kMarginal));
+  if (is_undecided(point->trial, kMarginal)) lines.add("auto", undecided_words(point->trial));
 }
 
 void write_arrangement(const DoubleSetup& setup, const DoubleResults& results,
@@ -211,16 +212,24 @@ void write_arrangement(const DoubleSetup& setup, const DoubleResults& results,
                           (ended ? ", beyond at " + std::to_string(found.searched) : ""));
 }
 
-bool all_same(const DoubleResults& results) {
+// Of all runs: whether gradients have plain's bits, and how far runs of one row were apart.
+struct Runs {
+  bool same_gradients = true;
+  double spread = 0;
+};
+Runs all_runs(const DoubleResults& results) {
+  Runs runs;
   for (const DoubleArrangement& found : results.arrangements) {
     for (const auto* points :
          {&found.longest, &found.by_length, &found.largest, &found.by_activity}) {
       for (const DoublePoint& point : *points) {
-        if (point.trial.fits && !point.trial.same_gradient) return false;
+        if (!point.trial.fits) continue;
+        runs.same_gradients &= point.trial.same_gradient;
+        runs.spread = std::max(runs.spread, point.trial.spread());
       }
     }
   }
-  return true;
+  return runs;
 }
 
 }  // namespace
@@ -259,8 +268,10 @@ void write_double(const DoubleSetup& setup, const DoubleResults& results, std::o
   const bool keep =
       std::ranges::all_of(setup.tiers, [](const RealTier& tier) { return tier.tier.keeps; });
   if (!keep) last.add("gradients", "NOT EXACT: a tier keeps nothing");
-  last.add("gradients", all_same(results) ? "the same bits as plain's in every run"
-                                          : "not the same bits as plain's");
+  const Runs runs = all_runs(results);
+  last.add("spread", spread_words(runs.spread));
+  last.add("gradients", runs.same_gradients ? "the same bits as plain's in every run"
+                                            : "not the same bits as plain's");
 }
 
 }  // namespace ebb

@@ -38,8 +38,11 @@ std::vector<std::string> ratios(const GruslysPoint& point, const GruslysResults&
   const Trial& trial = point.trial;
   const Bytes peak = trial.measured.peak[0];
   const double part = static_cast<double>(peak) / static_cast<double>(results.plain);
-  return {format_ratio(trial.predicted_ratio), format_ratio(trial.measured_ratio),
-          forwards_of(point, results), format_bytes(peak),
+  return {format_ratio(trial.predicted_ratio),
+          format_ratio(trial.measured_ratio),
+          format_spread(trial.spread()),
+          forwards_of(point, results),
+          format_bytes(peak),
           format_percent(std::round(1000 * part) / 1000)};
 }
 
@@ -52,7 +55,7 @@ std::vector<std::string> seconds(const GruslysPoint& point, const GruslysResults
 
 void write_by_memory(const GruslysResults& results, std::ostream& out) {
   std::vector<std::vector<std::string>> rows = {
-      {"memory", "strategy", "predicted", "measured", "forwards", "peak", "of plain"}};
+      {"memory", "strategy", "predicted", "measured", "spread", "forwards", "peak", "share"}};
   for (const GruslysPoint& point : results.by_memory) {
     auto& row = rows.emplace_back(std::vector{memory_of(point), strategy_of(point.trial)});
     if (!point.trial.fits) {
@@ -112,8 +115,9 @@ void write_setup(const GruslysSetup& setup, const GruslysResults& results, std::
   lines.add("measured", "forward and backward of the whole sequence, the best of " +
                             std::to_string(setup.repeat) + "; all");
   lines.add("measured", "rows of one length run in turn. Ratios are to store_all.");
+  lines.add("spread", "how much longer the slowest run took than the best");
   lines.add("memory", "what the run holds: states, tapes, working set; no weights,");
-  lines.add("memory", "which are the same for every strategy");
+  lines.add("memory", "which are the same for every strategy; share: of plain");
 }
 
 Json points_json(std::span<const GruslysPoint> points) {
@@ -145,12 +149,20 @@ void write_gruslys(const GruslysSetup& setup, const GruslysResults& results, std
     const StepCost& step = results.chain.at(0);
     lines.add("goal", "in 5 % of memory: predicted " + format_ratio(goal->trial.predicted_ratio) +
                           ", measured " + format_ratio(goal->trial.measured_ratio) +
-                          (goal->trial.measured_ratio <= kGoalRatio ? "" : " (> 1.333x)"));
+                          missed_words(goal->trial, kGoalRatio));
+    if (is_undecided(goal->trial, kGoalRatio)) lines.add("goal", undecided_words(goal->trial));
     lines.add("goal", "backward takes " +
                           format_number(std::round(100 * step.backward / step.forward) / 100) +
                           " forwards here; with 2, as the paper counts,");
     lines.add("goal", "it would be " + format_ratio((forwards(*goal, results) + 2) / 3));
   }
+  double spread = 0;
+  for (const auto* points : {&results.by_memory, &results.by_steps}) {
+    for (const GruslysPoint& point : *points) {
+      if (point.trial.fits) spread = std::max(spread, point.trial.spread());
+    }
+  }
+  lines.add("spread", spread_words(spread));
   lines.add("gradients", all_same(results.by_memory) && all_same(results.by_steps)
                              ? "the same bits as store_all's in every run"
                              : "not the same bits as store_all's");

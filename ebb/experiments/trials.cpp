@@ -31,9 +31,16 @@ class Together {
     const double all = static_cast<double>(runs_.size()) * rules_.repeat;
     double done = 0;
     for (int k = 0; k < rules_.repeat; ++k) {
+      double first = 0;  // seconds of the first trial
       for (std::size_t i = 0; i < runs_.size(); ++i) {
         if (rules_.progress) rules_.progress(done++ / all);
-        if (runs_[i]) measure(*runs_[i], trials_[i], k == 0);
+        if (!runs_[i]) continue;
+        Trial& trial = trials_[i];
+        const double seconds = measure(*runs_[i], trial, k == 0);
+        if (i == 0) first = seconds;
+        const double ratio = seconds / first;
+        trial.least_ratio = k == 0 ? ratio : std::min(trial.least_ratio, ratio);
+        trial.greatest_ratio = k == 0 ? ratio : std::max(trial.greatest_ratio, ratio);
       }
     }
     for (Trial& trial : trials_) {
@@ -71,7 +78,8 @@ class Together {
     }
   }
 
-  void measure(Run& run, Trial& trial, bool first) {
+  // Returns the seconds.
+  double measure(Run& run, Trial& trial, bool first) {
     try {
       run.forward(initial_, final_);
       run.backward(adjoint_, of_initial_);
@@ -82,12 +90,14 @@ class Together {
     const Report report = run.report();
     const Measured& measured = report.measured;
     trial.exact = report.exact;
+    trial.slowest = first ? measured.seconds : std::max(trial.slowest, measured.seconds);
     if (first || measured.seconds < trial.measured.seconds)
       trial.measured = as_prediction(measured);
     const std::span<const float> gradient = net_.gradient();
     if (reference_.empty()) reference_.assign(gradient.begin(), gradient.end());
     const bool same = std::memcmp(reference_.data(), gradient.data(), gradient.size_bytes()) == 0;
     trial.same_gradient = same && (first || trial.same_gradient);
+    return measured.seconds;
   }
 
   Network<float>& net_;

@@ -29,10 +29,16 @@ struct Trial {
   std::optional<Bytes> least_budget = {};  // where it does not fit and some budget would do
   std::string chosen = {};                 // the strategy that made the plan: for auto, its choice
   std::vector<std::pair<std::string, std::int64_t>> parameters = {};
-  Prediction predicted = {}, measured = {};
+  Prediction predicted = {}, measured = {};        // of several runs the best
+  double slowest = 0;                              // seconds of the slowest run
   double predicted_ratio = 0, measured_ratio = 0;  // time / that of the first trial
-  bool exact = true;                               // see Report
-  bool same_gradient = false;                      // bit for bit, as the first trial's
+  // The same of one run each, which ran one after the other: the least and the greatest.
+  double least_ratio = 0, greatest_ratio = 0;
+  bool exact = true;           // see Report
+  bool same_gradient = false;  // bit for bit, as the first trial's
+
+  // How much longer the slowest run took than the best one.
+  double spread() const { return slowest / measured.seconds - 1; }
 };
 
 // What trials have in common. Seconds are `costs`, bytes are those of the net.

@@ -24,6 +24,27 @@ std::string format_ratio(double ratio) {
   return std::to_string(thousandths / 1000) + "." + rest + "x";
 }
 
+std::string format_spread(double spread) {
+  return spread < 10 ? format_percent(std::round(1000 * spread) / 1000) : "> 999 %";
+}
+
+std::string spread_words(double spread) {
+  return "a row's slowest run took up to " + format_spread(spread) + " longer than its best";
+}
+
+std::string missed_words(const Trial& trial, double goal) {
+  return trial.measured_ratio <= goal ? "" : " (> " + format_ratio(goal) + ")";
+}
+
+bool is_undecided(const Trial& trial, double goal) {
+  return trial.measured_ratio > goal && trial.least_ratio <= goal;
+}
+
+std::string undecided_words(const Trial& trial) {
+  return "undecided: from " + format_ratio(trial.least_ratio) + " to " +
+         format_ratio(trial.greatest_ratio) + " in single runs, side by side";
+}
+
 std::string does_not_fit(const Trial& trial) {
   if (!trial.least_budget) return "does not fit";
   return "does not fit (least " + format_bytes(*trial.least_budget) + ")";
@@ -44,6 +65,9 @@ Json trial_json(const Trial& trial, std::int64_t time_steps, const Platform& pla
   for (const auto& [name, value] : trial.parameters) parameters[name] = value;
   json["predicted"] = json_of(trial.predicted, trial.predicted_ratio, time_steps, platform);
   json["measured"] = json_of(trial.measured, trial.measured_ratio, time_steps, platform);
+  json["spread"] = trial.spread();
+  json["measured"]["least_ratio"] = trial.least_ratio;
+  json["measured"]["greatest_ratio"] = trial.greatest_ratio;
   json["exact"] = trial.exact;
   json["same_gradient"] = trial.same_gradient;
   return json;
@@ -60,6 +84,7 @@ std::vector<CsvColumn> trial_columns(std::vector<CsvColumn> first) {
       {"measured_seconds_per_time_step", "/measured/seconds_per_time_step"},
       {"predicted_ratio", "/predicted/ratio"},
       {"measured_ratio", "/measured/ratio"},
+      {"spread", "/spread"},
       {"forwards", "/measured/forwards"},
       {"peak", "/measured/peak/fast"},
       {"moved", "/measured/moved"},

@@ -13,6 +13,17 @@ namespace ebb {
 // "1.317x"
 std::string format_ratio(double ratio);
 
+// "2.5 %", or "> 999 %", which says as much and is narrow.
+std::string format_spread(double spread);
+// "a row's slowest run took up to 2.5 % longer than its best"
+std::string spread_words(double spread);
+
+// What to print behind a measured ratio that is to be at most `goal`: nothing where it is, else
+// " (> 1.333x)". And whether some of the runs meet it, and what to say then.
+std::string missed_words(const Trial& trial, double goal);
+bool is_undecided(const Trial& trial, double goal);
+std::string undecided_words(const Trial& trial);
+
 // "does not fit (least 2.1 MiB)"
 std::string does_not_fit(const Trial& trial);
 

@@ -103,7 +103,7 @@ TEST(BenchDouble, WritesCsv) {
   const std::vector<std::string> lines = test::lines_of(outcome.out);
   ASSERT_EQ(lines.size(), 1U + 10 + 3 + 5 + 2 + 5 * 3);
   for (const std::string& line : lines) {
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 18) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 19) << line;
   }
   EXPECT_THAT(lines[1], HasSubstr(",store_all,4,"));
   EXPECT_THAT(lines[11], HasSubstr(",single_remote,12,"));

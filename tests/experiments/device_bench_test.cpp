@@ -58,8 +58,8 @@ TEST(DeviceTrials, RatiosAreOfATimeStep) {
   set_ratios(twice, one);
   EXPECT_DOUBLE_EQ(twice.trial.predicted_ratio, 1.5);
   EXPECT_DOUBLE_EQ(twice.trial.measured_ratio, 1.25);
-  twice.slowest = 6;
-  EXPECT_DOUBLE_EQ(twice.spread(), 0.2);
+  twice.trial.slowest = 6;
+  EXPECT_DOUBLE_EQ(twice.trial.spread(), 0.2);
 }
 
 }  // namespace

@@ -37,11 +37,12 @@ TEST(FigureData, ATrialThatDoesNotFitHasEmptyFields) {
   const Trial trial{.strategy = "msm", .budget = 1000, .sync = true};
   std::ostringstream out;
   write_csv(trial_columns({{"series", "/series"}}), Json::array({trial_json(trial, 5, {})}), out);
-  EXPECT_EQ(out.str(),
-            "series,strategy,time_steps,budget,sync,chosen,predicted_seconds_per_time_step,"
-            "measured_seconds_per_time_step,predicted_ratio,measured_ratio,forwards,peak,moved,"
-            "same_gradient\n"
-            ",msm,5,1000,1,,,,,,,,,\n");
+  EXPECT_EQ(
+      out.str(),
+      "series,strategy,time_steps,budget,sync,chosen,predicted_seconds_per_time_step,"
+      "measured_seconds_per_time_step,predicted_ratio,measured_ratio,spread,forwards,peak,moved,"
+      "same_gradient\n"
+      ",msm,5,1000,1,,,,,,,,,,\n");
 }
 
 TEST(FigureData, ATrialThatRan) {
@@ -49,6 +50,7 @@ TEST(FigureData, ATrialThatRan) {
   trial.predicted = {.seconds = 1, .peak = {10, 20}, .moved = {{.written = 1, .read = 2}}};
   trial.measured = {
       .forwards = 9, .seconds = 2, .peak = {11, 21}, .moved = {{.written = 3, .read = 4}}};
+  trial.slowest = 2.5;
   trial.predicted_ratio = 1.5;
   trial.measured_ratio = std::numeric_limits<double>::quiet_NaN();
   trial.same_gradient = true;
@@ -57,7 +59,7 @@ TEST(FigureData, ATrialThatRan) {
   std::ostringstream out;
   write_csv(trial_columns({}), Json::array({trial_json(trial, 4, platform)}), out);
   EXPECT_EQ(out.str().substr(out.str().find('\n') + 1),
-            "auto,4,,0,pofo,0.25,0.5,1.5,null,9,11,7,1\n");
+            "auto,4,,0,pofo,0.25,0.5,1.5,null,0.25,9,11,7,1\n");
 }
 
 }  // namespace

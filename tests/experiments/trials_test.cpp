@@ -50,6 +50,11 @@ TEST(Trials, CompareGradientsThatAreNumbers) {
   EXPECT_TRUE(trials[1].fits && trials[1].same_gradient);
   EXPECT_GT(trials[1].measured.forwards, trials[0].measured.forwards);
   EXPECT_GT(trials[1].predicted_ratio, 1);
+  EXPECT_GE(trials[1].slowest, trials[1].measured.seconds);
+  EXPECT_GE(trials[1].spread(), 0);
+  EXPECT_GT(trials[1].least_ratio, 0);
+  EXPECT_LE(trials[1].least_ratio, trials[1].greatest_ratio);
+  EXPECT_EQ(trials[0].greatest_ratio, 1);
   EXPECT_FALSE(trials[2].fits);
   EXPECT_GT(trials[2].least_budget.value_or(0), 1);
 }
@@ -91,6 +96,22 @@ TEST(Trials, RatiosInThousandths) {
   EXPECT_EQ(format_ratio(1.3166), "1.317x");
   EXPECT_EQ(format_ratio(12.04), "12.040x");
   EXPECT_EQ(format_ratio(std::nan("")), "-");
+}
+
+TEST(Trials, AreUndecidedWhereSomeRunsMeetTheGoal) {
+  Trial trial;
+  trial.measured.seconds = 2;
+  trial.slowest = 2.2;
+  trial.measured_ratio = 1.4;
+  trial.least_ratio = 1.25;
+  trial.greatest_ratio = 1.6;
+  EXPECT_EQ(format_spread(trial.spread()), "10 %");
+  EXPECT_EQ(format_spread(12), "> 999 %");
+  EXPECT_TRUE(is_undecided(trial, 1.3)) << "met by one of the runs";
+  EXPECT_FALSE(is_undecided(trial, 1.2)) << "missed by all of them";
+  EXPECT_FALSE(is_undecided(trial, 1.4)) << "met";
+  EXPECT_EQ(missed_words(trial, 1.4), "");
+  EXPECT_EQ(missed_words(trial, 1.2), " (> 1.200x)");
 }
 
 }  // namespace
