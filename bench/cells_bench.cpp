@@ -24,7 +24,7 @@ namespace {
 struct Words {
   LayerOptions layer;
   std::int64_t steps = 200, batch = 32;
-  double percent = 0;  // of plain bytes; 0: store_all
+  double percent = 0;      // of plain bytes; 0: store_all
   std::int64_t chunk = 0;  // time steps of a tape; 0: the network chooses
   int threads = 2, repetitions = 3;
   double rate = 0;   // of input spikes; 0: inputs are numbers
