@@ -19,6 +19,7 @@
 #include "ebb/cli/probe_command.h"
 #include "ebb/cli/sample_command.h"
 #include "ebb/cli/train_command.h"
+#include "ebb/cli/view_command.h"
 #include "ebb/core/error.h"
 #include "ebb/core/version.h"
 #include "ebb/core/words.h"
@@ -143,6 +144,8 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
        {"predict", "Write what a trained net makes of a file of sequences, of any length",
         declare_predict},
        {"sample", "Let a net that was trained on text go on with a text", declare_sample},
+       {"view", "Show a plan, a report, a trace or a training run as a page for a browser",
+        declare_view},
        {"bench", "Run a paper's experiment on this machine, predicted and measured",
         declare_bench}});
   try {

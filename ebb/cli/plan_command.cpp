@@ -11,12 +11,14 @@
 #include "ebb/cli/picture.h"
 #include "ebb/cli/plan_request.h"
 #include "ebb/cli/plan_text.h"
+#include "ebb/cli/view_command.h"
 #include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/units.h"
 #include "ebb/plan/checkpoint_schedules.h"
 #include "ebb/plan/text.h"
+#include "ebb/view/document.h"
 
 namespace ebb {
 namespace {
@@ -39,6 +41,7 @@ Examples
   ebb plan --steps 225 --strategy h_revolve --slots 3 --tier disk:slots=100,write_time=20,read_time=20 --sync
   ebb plan --steps 500 --state 1MiB --tape 3MiB --sweep
   ebb plan --steps 50 --strategy revolve --slots 7 --format checkpoint_schedules
+  ebb plan --steps 300 --state 1MiB --tape 4MiB --budget 60MiB --view plan.html
 )";
 
 void declare_chain(CLI::App& app, PlanWords& words) {
@@ -99,6 +102,9 @@ void declare_output(CLI::App& app, PlanWords& words) {
                 "Their vocabulary, ebb or checkpoint_schedules; implies --actions");
   answer.flag("--sweep", words.sweep,
               "Table of budget against time; with --slots K in slots, whatever K");
+  answer.option("--view", words.view, "FILE.html",
+                "Also write a page for a browser: schedule, memory, transfers,\n"
+                "and time against budget");
   answer.flag("--largest", words.largest,
               "The longest chain of this step that fits; without --steps");
 }
@@ -130,11 +136,18 @@ void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostrea
   const bool translated = words.format == "checkpoint_schedules";
   // Before the summary is written.
   if (translated && words.json) check_checkpoint_schedules(plan, steps);
-  if (words.json || !actions) {
+  if (words.json || words.view || !actions) {
     const auto least = least_budget(request.chain, request.platform, request.options);
+    const PlanQuestion question{request.chain, request.platform, request.options};
+    if (words.view) {
+      write_page(
+          "--view", *words.view,
+          plan_page(
+              {.question = question, .plan = plan, .plan_seconds = plan_seconds, .least = least}));
+    }
     if (words.json) {
-      out << to_json(plan, steps, plan_seconds, least) << '\n';
-    } else {
+      out << to_json(plan, steps, plan_seconds, least, &question) << '\n';
+    } else if (!actions) {
       write_summary({request.chain, request.options, plan, plan_seconds, least}, out);
       if (has_picture(plan, steps)) draw_picture(plan, steps, out << '\n');
     }

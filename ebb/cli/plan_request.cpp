@@ -55,6 +55,9 @@ void check_output(const PlanWords& words) {
   if (actions && (words.sweep || words.largest)) {
     refuse("--actions is for one plan; leave out --sweep and --largest");
   }
+  if (words.view && (words.sweep || words.largest)) {
+    refuse("--view is for one plan; leave out --sweep and --largest");
+  }
   if (words.format && *words.format != "ebb" && *words.format != "checkpoint_schedules") {
     refuse("--format is '" + shown(*words.format) + "'; it must be ebb or checkpoint_schedules");
   }

@@ -14,7 +14,7 @@ namespace ebb {
 struct PlanWords {
   ChainWords step;
   OptionWords options;
-  std::optional<std::string> chain, platform, format;
+  std::optional<std::string> chain, platform, format, view;
   std::vector<std::string> tiers;
   bool sync = false;
   bool json = false;

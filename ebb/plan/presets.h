@@ -4,16 +4,12 @@
 #pragma once
 
 #include <span>
-#include <string_view>
+
+#include "ebb/core/embedded_file.h"
 
 namespace ebb {
 
-struct PresetFile {
-  std::string_view name;  // the file's name without ".json"
-  std::string_view text;
-};
-
-// Sorted by name.
-extern const std::span<const PresetFile> kPresetFiles;
+// Named without ".json".
+extern const std::span<const EmbeddedFile> kPresetFiles;
 
 }  // namespace ebb

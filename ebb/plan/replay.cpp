@@ -22,7 +22,7 @@ namespace {
 
 class Replay {
  public:
-  Replay(const Chain& chain, const Machine& machine);
+  Replay(const Chain& chain, const Machine& machine, ReplayWatch* watch);
 
   std::int64_t live() const { return live_; }
   void take(const Action& action);
@@ -42,7 +42,9 @@ class Replay {
     if (place.id < 0 || place.id > stores) refuse("there is no ", name(place));
   }
   void pass(std::int64_t from, std::int64_t to, double seconds);
+  void compute(double seconds);
   double transfer(const Copy& action, double ready);
+  double turn(const Copy& action, Bytes bytes, double& clock, double seconds);
   void keep(const Copy& action, double arrival);
   void touch(const Copy& action, double until);
 
@@ -60,6 +62,9 @@ class Replay {
 
   void set_left(std::int64_t left);
   void note_tapes() { next_held_ = left_ > 0 && tapes_.holds(left_ - 1); }
+  Bytes working_set(Bytes live, Bytes scratch) const;
+  Bytes others() const;
+  void note_fast();
   void check_fast(Bytes live, Bytes scratch);
   void check_tier(Place place);
   void wait(double until);
@@ -73,6 +78,7 @@ class Replay {
 
   const Chain& chain_;
   const Machine& machine_;
+  ReplayWatch* const watch_;
   const Action* action_ = nullptr;
   Prediction done_;
   Largest largest_;
@@ -90,7 +96,8 @@ class Replay {
   bool next_held_ = false;         // its tape is in fast
 };
 
-Replay::Replay(const Chain& chain, const Machine& machine) : chain_(chain), machine_(machine) {
+Replay::Replay(const Chain& chain, const Machine& machine, ReplayWatch* watch)
+    : chain_(chain), machine_(machine), watch_(watch) {
   check_platform(machine.platform);
   if (machine.working && *machine.working < 0) {
     fail(ErrorCode::invalid_argument, "replay: the working set is ", *machine.working,
@@ -144,9 +151,16 @@ void Replay::pass(std::int64_t from, std::int64_t to, double seconds) {
   const Largest::Sizes most = largest_.over(chain_, from, to);
   check_fast(std::max(most.live, chain_.live(to)), most.scratch);
   wait(work_.free);
-  now_ += chain_.call() + seconds;
+  compute(seconds);
   live_ = to;
   work_ = {now_, now_};
+}
+
+// The action runs, seconds of its steps.
+void Replay::compute(double seconds) {
+  const double start = now_;
+  now_ += chain_.call() + seconds;
+  if (watch_ != nullptr) watch_->ran(*action_, start, now_);
 }
 
 void Replay::run(const Advance& action) {
@@ -198,7 +212,8 @@ void Replay::run(const Reverse& action) {
   fast().tapes.erase(action.from, action.to);
   tapes_.erase(action.from, action.to);
   set_left(action.from);
-  now_ += chain_.call() + chain_.backward_seconds(action.from, action.to);
+  compute(chain_.backward_seconds(action.from, action.to));
+  note_fast();
 }
 
 void Replay::check_copy(const Copy& action) const {
@@ -243,10 +258,13 @@ void Replay::run(const Copy& action) {
 double Replay::transfer(const Copy& action, double ready) {
   const bool writes = action.to.is_slow();
   if (!writes && !action.from.is_slow()) {
-    if (std::isinf(machine_.platform.copy_rate)) return std::max(now_, ready);
+    if (std::isinf(machine_.platform.copy_rate)) {
+      double arrival = std::max(now_, ready);
+      return turn(action, size(action.item, action.step), arrival, 0);
+    }
     wait(ready);
-    return now_ +=
-           static_cast<double>(size(action.item, action.step)) / machine_.platform.copy_rate;
+    const Bytes bytes = size(action.item, action.step);
+    return turn(action, bytes, now_, static_cast<double>(bytes) / machine_.platform.copy_rate);
   }
   const Place place = writes ? action.to : action.from;
   const auto k = static_cast<std::size_t>(place.tier());
@@ -255,10 +273,18 @@ double Replay::transfer(const Copy& action, double ready) {
   Bytes& moved = writes ? done_.moved[k].written : done_.moved[k].read;
   moved = add_bytes(moved, bytes);
   const double seconds = writes ? tier.write_seconds(bytes) : tier.read_seconds(bytes);
-  if (machine_.sync) return now_ += seconds;
+  if (machine_.sync) return turn(action, bytes, now_, seconds);
   double& lane = writes || !tier.duplex ? store(place).write_lane : store(place).read_lane;
-  lane = std::max({lane, now_, ready}) + seconds;
-  return lane;
+  lane = std::max({lane, now_, ready});
+  return turn(action, bytes, lane, seconds);
+}
+
+// Moves the clock of a lane by a transfer; returns when that ends.
+double Replay::turn(const Copy& action, Bytes bytes, double& clock, double seconds) {
+  const double start = clock;
+  clock += seconds;
+  if (watch_ != nullptr) watch_->copied(action, bytes, start, clock);
+  return clock;
 }
 
 // The source of a copy is in use until then.
@@ -307,12 +333,17 @@ void Replay::run(const Drop& action) {
   held.release(size(action.item, action.step));
   if (action.item == Item::state) {
     held.states.erase(action.step);
-    return;
+  } else {
+    held.tapes.erase(action.step);
+    if (action.place == Place::fast) {
+      tapes_.erase(action.step, action.step + 1);
+      note_tapes();
+    }
   }
-  held.tapes.erase(action.step);
   if (action.place == Place::fast) {
-    tapes_.erase(action.step, action.step + 1);
-    note_tapes();
+    note_fast();
+  } else if (watch_ != nullptr) {
+    watch_->held(action.place, held.bytes, now_);
   }
 }
 
@@ -340,13 +371,26 @@ void Replay::set_left(std::int64_t left) {
   note_tapes();
 }
 
+Bytes Replay::working_set(Bytes live, Bytes scratch) const {
+  return machine_.working ? *machine_.working : add_bytes(add_bytes(live, scratch), next_set_);
+}
+
+// What fast holds beside the working set.
+Bytes Replay::others() const {
+  const Bytes held = stores_.front().bytes;
+  return next_held_ && held != kUnlimited ? held - next_tape_ : held;
+}
+
+void Replay::note_fast() {
+  if (watch_ == nullptr) return;
+  watch_->held(Place::fast, add_bytes(working_set(live_bytes(), 0), others()), now_);
+}
+
 void Replay::check_fast(Bytes live, Bytes scratch) {
-  const Bytes working =
-      machine_.working ? *machine_.working : add_bytes(add_bytes(live, scratch), next_set_);
-  const Bytes held = fast().bytes;
-  const Bytes others = next_held_ && held != kUnlimited ? held - next_tape_ : held;
-  const Bytes all = add_bytes(working, others);
+  const Bytes working = working_set(live, scratch);
+  const Bytes all = add_bytes(working, others());
   done_.peak[0] = std::max(done_.peak[0], all);
+  if (watch_ != nullptr) watch_->held(Place::fast, all, now_);
   if (all > fast().allowed) {
     refuse("fast holds ", all, " bytes, ", working, " of them the working set; ", fast().allowed,
            " are allowed");
@@ -357,6 +401,7 @@ void Replay::check_tier(Place place) {
   const HeldPlace& held = store(place);
   Bytes& peak = done_.peak[1 + static_cast<std::size_t>(place.tier())];
   peak = std::max(peak, held.bytes);
+  if (watch_ != nullptr) watch_->held(place, held.bytes, now_);
   if (held.bytes > held.allowed) {
     refuse(name(place), " holds ", held.bytes, " bytes; ", held.allowed, " are allowed");
   }
@@ -365,6 +410,7 @@ void Replay::check_tier(Place place) {
 void Replay::wait(double until) {
   if (until <= now_) return;
   done_.stall_seconds += until - now_;
+  if (watch_ != nullptr) watch_->waited(now_, until);
   now_ = until;
 }
 
@@ -372,7 +418,7 @@ void Replay::wait(double until) {
 
 Prediction replay(const Chain& chain, const Machine& machine, Cursor& cursor,
                   const ReplayOptions& options) {
-  Replay paper(chain, machine);
+  Replay paper(chain, machine, options.watch);
   const std::int64_t steps = chain.steps();
   bool length_known = !options.length_unknown;
   if (!length_known && steps == 0) {

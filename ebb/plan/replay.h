@@ -66,10 +66,28 @@
 
 namespace ebb {
 
+// Told by replay what happens when, in the order of the actions. Seconds count from the first one.
+class ReplayWatch {
+ public:
+  ReplayWatch() = default;
+  ReplayWatch(const ReplayWatch&) = delete;
+  ReplayWatch& operator=(const ReplayWatch&) = delete;
+  virtual ~ReplayWatch() = default;
+
+  // An Advance, Record or Reverse ran.
+  virtual void ran(const Action& action, double start, double end) = 0;
+  // A Copy took its turn. Between work and fast it may take no time.
+  virtual void copied(const Copy& action, Bytes bytes, double start, double end) = 0;
+  virtual void waited(double start, double end) = 0;
+  // What a place holds from then on, in fast the working set included; more than once at a time where it changes at once.
+  virtual void held(Place place, Bytes bytes, double at) = 0;
+};
+
 struct ReplayOptions {
   // For cursors of unknown length: finish(chain.steps()) is called when an Advance reaches or
   // passes the end, where that Advance stops.
   bool length_unknown = false;
+  ReplayWatch* watch = nullptr;
 };
 
 // Throws Error(invalid_argument) that names the action, its index (the first is 0) and the rule it

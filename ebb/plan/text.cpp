@@ -113,10 +113,7 @@ std::string item_json(const char* action, Item item, std::int64_t step) {
       .append(std::to_string(step));
 }
 
-}  // namespace
-
-Chain chain_from_json(std::string_view text) {
-  const Json json = parse_json(text, "chain");
+Chain chain_from(const Json& json) {
   const JsonObject object(json, "chain", {"steps", "repeat", "step", "call"});
   const Json* const steps = object.find("steps");
   const Json* const step = object.find("step");
@@ -131,7 +128,7 @@ Chain chain_from_json(std::string_view text) {
   return Chain::of(array_of(*steps, "chain: steps", step_from), call);
 }
 
-std::string to_json(const Chain& chain) {
+Json json_of(const Chain& chain) {
   Json json;
   if (chain.is_uniform()) {
     json["repeat"] = chain.steps();
@@ -141,11 +138,10 @@ std::string to_json(const Chain& chain) {
     for (std::int64_t i = 0; i < chain.steps(); ++i) steps.push_back(json_of(chain.at(i)));
   }
   json["call"] = chain.call();
-  return dumped(json);
+  return json;
 }
 
-Platform platform_from_json(std::string_view text) {
-  const Json json = parse_json(text, "platform");
+Platform platform_from(const Json& json) {
   const JsonObject object(json, "platform", {"name", "note", "fast", "copy", "tiers"});
   Platform platform;
   platform.name = object.text("name", "");
@@ -158,14 +154,84 @@ Platform platform_from_json(std::string_view text) {
   return platform;
 }
 
-std::string to_json(const Platform& platform) {
+Json json_of(const Platform& platform) {
   Json json = {{"name", platform.name}};
   if (platform.fast != kUnlimited) json["fast"] = platform.fast;
   if (std::isfinite(platform.copy_rate)) json["copy"] = platform.copy_rate;
   Json& tiers = json["tiers"] = Json::array();
   for (const Tier& tier : platform.tiers) tiers.push_back(json_of(tier));
-  return dumped(json);
+  return json;
 }
+
+PlanOptions options_from(const Json& json) {
+  const JsonObject object(json, "options",
+                          {"strategy", "budget", "slots", "working", "intervals", "period", "sync",
+                           "tapes_stay", "length_unknown"});
+  PlanOptions options;
+  options.strategy = object.text("strategy", options.strategy);
+  if (object.has("budget")) options.budget = object.bytes("budget", 0);
+  if (object.has("slots")) options.slots = object.integer("slots", 0);
+  if (object.has("working")) options.working = object.bytes("working", 0);
+  if (const Json* const intervals = object.find("intervals")) {
+    options.intervals =
+        array_of(*intervals, "options: intervals", [](const Json& item, const std::string& path) {
+          if (!item.is_number_integer())
+            fail(ErrorCode::invalid_argument, path, " must be a whole number");
+          return item.get<std::int64_t>();
+        });
+  }
+  if (object.has("period")) options.period = object.integer("period", 0);
+  options.sync = object.boolean("sync", false);
+  options.tapes_stay = object.boolean("tapes_stay", false);
+  options.length_unknown = object.boolean("length_unknown", false);
+  return options;
+}
+
+Json json_of(const PlanOptions& options) {
+  Json json = {{"strategy", options.strategy}};
+  if (options.budget) json["budget"] = *options.budget;
+  if (options.slots) json["slots"] = *options.slots;
+  if (options.working) json["working"] = *options.working;
+  if (!options.intervals.empty()) json["intervals"] = options.intervals;
+  if (options.period) json["period"] = *options.period;
+  for (const auto& [name, given] : {std::pair{"sync", options.sync},
+                                    {"tapes_stay", options.tapes_stay},
+                                    {"length_unknown", options.length_unknown}}) {
+    if (given) json[name] = true;
+  }
+  return json;
+}
+
+Json json_of(const PlanQuestion& question) {
+  return {{"chain", json_of(question.chain)},
+          {"platform", json_of(question.platform)},
+          {"options", json_of(question.options)}};
+}
+
+}  // namespace
+
+Chain chain_from_json(std::string_view text) { return chain_from(parse_json(text, "chain")); }
+
+std::string to_json(const Chain& chain) { return dumped(json_of(chain)); }
+
+Platform platform_from_json(std::string_view text) {
+  return platform_from(parse_json(text, "platform"));
+}
+
+std::string to_json(const Platform& platform) { return dumped(json_of(platform)); }
+
+PlanQuestion question_from_json(std::string_view text) {
+  const Json json = parse_json(text, "question");
+  const JsonObject object(json, "question", {"chain", "platform", "options"});
+  for (const char* key : {"chain", "platform", "options"}) {
+    if (!object.has(key))
+      fail(ErrorCode::invalid_argument, "question: the key \"", key, "\" is missing");
+  }
+  return {chain_from(*object.find("chain")), platform_from(*object.find("platform")),
+          options_from(*object.find("options"))};
+}
+
+std::string to_json(const PlanQuestion& question) { return dumped(json_of(question)); }
 
 std::string to_json(const Action& action, const Platform& platform) {
   return std::visit(
@@ -189,7 +255,7 @@ std::string to_json(const Action& action, const Platform& platform) {
 }
 
 std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
-                    std::optional<Bytes> least) {
+                    std::optional<Bytes> least, const PlanQuestion* question) {
   const Prediction& found = plan.prediction;
   const std::vector<Tier>& tiers = plan.machine.platform.tiers;
   Json peak = Json::object();
@@ -228,18 +294,19 @@ std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
   json["least_budget"] = least ? Json(*least) : Json(nullptr);
   json["parameters"] = std::move(parameters);
   json["bound_relaxation"] = plan.bound.relaxation;
+  if (question != nullptr) json["question"] = json_of(*question);
   return dumped(json);
 }
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const PresetFile& file : kPresetFiles) names.emplace_back(file.name);
+  for (const EmbeddedFile& file : kPresetFiles) names.emplace_back(file.name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 Platform preset(std::string_view name) {
-  for (const PresetFile& file : kPresetFiles) {
+  for (const EmbeddedFile& file : kPresetFiles) {
     if (file.name == name) return platform_from_json(file.text);
   }
   std::string list;

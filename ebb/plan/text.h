@@ -11,6 +11,7 @@
 #include "ebb/plan/chain.h"
 #include "ebb/plan/plan.h"
 #include "ebb/plan/platform.h"
+#include "ebb/plan/strategies.h"
 
 namespace ebb {
 
@@ -34,9 +35,21 @@ std::string to_json(const Platform& platform);
 // {"action":"drop","item":"tape","step":3,"place":"fast"}.
 std::string to_json(const Action& action, const Platform& platform);
 
-// The one object of docs/planning.md. steps: the chain's; least: the strategy's least budget.
+// What make_plan was asked.
+struct PlanQuestion {
+  Chain chain;
+  Platform platform;
+  PlanOptions options;
+};
+
+// {"chain":{...},"platform":{...},"options":{"strategy":"auto","budget":bytes,...}}; options that were not given are left out. Reading
+// throws Error(invalid_argument) as the readers above.
+PlanQuestion question_from_json(std::string_view text);
+std::string to_json(const PlanQuestion& question);
+
+// The one object of docs/planning.md. steps: the chain's; least: the strategy's least budget; with a question, its JSON is the last key.
 std::string to_json(const Plan& plan, std::int64_t steps, double plan_seconds,
-                    std::optional<Bytes> least);
+                    std::optional<Bytes> least, const PlanQuestion* question = nullptr);
 
 // The names of the data files in ebb/plan/presets, without their ending; preset(name) throws
 // Error(invalid_argument) with the list for an unknown one.

@@ -183,5 +183,32 @@ TEST(Presets, AreAllReadableAndNamedAfterTheirFiles) {
               HasSubstr("h200-node, ipu-mk2, ipu-mk2-tile, laptop"));
 }
 
+TEST(QuestionText, ReadsBackWhatItWrites) {
+  PlanOptions options;
+  options.strategy = "h_revolve";
+  options.slots = 7;
+  options.intervals = {5, 2};
+  options.period = 3;
+  options.sync = true;
+  Platform platform;
+  platform.name = "box";
+  platform.tiers.push_back({.name = "disk", .capacity = 100});
+  const PlanQuestion question{Chain::uniform(9, {}), platform, options};
+  const std::string text = to_json(question);
+  const PlanQuestion same = question_from_json(text);
+  EXPECT_EQ(to_json(same), text);
+  EXPECT_EQ(same.options.slots, 7);
+  EXPECT_EQ(same.options.intervals, options.intervals);
+  EXPECT_TRUE(same.options.sync);
+  EXPECT_FALSE(same.options.budget);
+  EXPECT_EQ(same.platform, platform);
+  EXPECT_THAT(message_of([] { question_from_json("{}"); }),
+              HasSubstr("the key \"chain\" is missing"));
+  EXPECT_THAT(message_of([] {
+                question_from_json(R"({"chain":{"steps":[]},"platform":{},"options":{"slot":1}})");
+              }),
+              HasSubstr("slot"));
+}
+
 }  // namespace
 }  // namespace ebb::test::text_test

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/cli/view_command.h"
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+#include <system_error>
+
+#include "ebb/cli/heading.h"
+#include "ebb/core/error.h"
+#include "ebb/core/words.h"
+#include "ebb/train/durable_file.h"
+#include "ebb/view/document.h"
+
+namespace ebb {
+namespace {
+
+constexpr const char* kViewFooter = R"(
+The page is one HTML file that needs no network and no server. It shows
+  a plan      of ebb plan --json: the schedule, transfers and waiting, memory
+              against its budgets, time against budget for every strategy
+  a sweep     of ebb plan --json --sweep: time against budget
+  a report    Report::json() in C++, json.dumps(report.as_dict()) in Python;
+              also several, one a line: predicted beside measured
+  a trace     of Run::trace_json(): what ran, moved and waited when
+  a training  the directory of ebb train --out, its metrics.jsonl, or what
+  run         ebb train --json wrote: loss, measure, gradients
+
+ebb plan --view FILE makes the page of a plan at once.
+Exit codes: 0 done, 2 bad usage or input, 4 a file cannot be read or written.
+
+Examples
+  ebb plan --steps 300 --state 1MiB --tape 4MiB --budget 60MiB --json > plan.json
+  ebb view plan.json
+  ebb view run -o run.html
+)";
+
+struct ViewWords {
+  std::string input, output;
+};
+
+// "plan.json" becomes plan.html here; a directory run run.html.
+std::filesystem::path page_path(const std::string& input) {
+  std::filesystem::path path = std::filesystem::path(input).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  if (path.filename().empty() || path.filename() == "." || path.filename() == "..")
+    return "page.html";
+  std::error_code ignored;
+  const std::filesystem::path name =
+      std::filesystem::is_directory(path, ignored) ? path.filename() : path.stem();
+  return name.string() + ".html";
+}
+
+void answer_view(const ViewWords& words, std::ostream& out) {
+  const std::filesystem::path path =
+      words.output.empty() ? page_path(words.input) : std::filesystem::path(words.output);
+  std::error_code ignored;
+  if (std::filesystem::equivalent(path, words.input, ignored)) {
+    fail(ErrorCode::invalid_argument, "-o is '", shown(path.string()),
+         "', the file to show; give another name");
+  }
+  const std::string page = file_page(words.input);
+  if (path == "-") {
+    out << page;
+    return;
+  }
+  write_page("-o", path, page);
+  out << path.string() << '\n';
+}
+
+}  // namespace
+
+void write_page(std::string_view option, const std::filesystem::path& path,
+                const std::string& page) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail(ErrorCode::invalid_argument, option, " is '", shown(path.string()),
+         "', a directory; give the name of a file in it");
+  }
+  replace_file(path, page);
+}
+
+Command declare_view(CLI::App& app) {
+  const auto words = std::make_shared<ViewWords>();
+  Heading heading(app, "The page");
+  heading.argument("FILE", words->input, "What to show, a file or the directory of a training run");
+  heading.option("-o,--output", words->output, "FILE.html",
+                 "Where the page goes; default FILE's name with .html, here; - writes it out");
+  set_footer(app, kViewFooter);
+  return [words](std::ostream& out, std::ostream&) { answer_view(*words, out); };
+}
+
+}  // namespace ebb

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time against budget, for every strategy that can answer a question, with the bound under all of them.
+#pragma once
+
+#include "ebb/core/json.h"
+#include "ebb/plan/text.h"
+
+namespace ebb {
+
+// {"lines":[{"strategy":"auto","points":[[bytes,seconds],...]},...],"bound":[[bytes,seconds],...],"left_out":["chain",...]}: points
+// from each strategy's least budget to that of keeping everything. Plans of long chains take long to find: after `limit` seconds
+// strategies are left out, or have fewer points; "left_out" names them.
+Json budget_curve(const PlanQuestion& question, const Plan& plan, double limit);
+
+}  // namespace ebb

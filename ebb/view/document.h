@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What pages are made of: plans, and files that ebb has written.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ebb/plan/plan.h"
+#include "ebb/plan/text.h"
+
+namespace ebb {
+
+inline constexpr double kCurveSeconds = 3;
+
+struct PlanPage {
+  const PlanQuestion& question;
+  const Plan& plan;
+  double plan_seconds = 0;
+  std::optional<Bytes> least = {};
+  double curve_seconds = kCurveSeconds;  // for plans at other budgets and by other strategies
+};
+
+// The page of a plan.
+std::string plan_page(const PlanPage& of);
+
+// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict, Trace::json, `ebb train --json` or
+// metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
+// other text.
+std::string document_page(std::string_view text, std::string_view name);
+
+// The page of a file with such text or of the directory of a training run. Throws Error(io) too.
+std::string file_page(const std::filesystem::path& path);
+
+}  // namespace ebb

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ebb/view/page.h"
+
+#include <string_view>
+
+#include "ebb/core/embedded_file.h"
+#include "ebb/core/version.h"
+#include "ebb/view/page_files.h"
+
+namespace ebb {
+namespace {
+
+// Text between tags.
+std::string as_html(std::string_view text) {
+  std::string html;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      default:
+        html += c;
+    }
+  }
+  return html;
+}
+
+// Inside of a script nothing may look like the end of it.
+std::string as_script_data(const Json& data) {
+  const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') {
+      safe += "\\u003c";
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string_view file(std::string_view name) {
+  for (const EmbeddedFile& own : kPageFiles) {
+    if (own.name == name) return own.text;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string page_of(const Json& data) {
+  Json whole = data;
+  whole["version"] = version();
+  std::string html = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  html += "<title>" + as_html(whole.value("title", "ebb")) + "</title>\n<style>\n";
+  html.append(file("page.css")).append("</style>\n</head>\n<body>\n");
+  html.append(file("page.html"));
+  html += "<script type=\"application/json\" id=\"data\">" + as_script_data(whole) + "</script>\n";
+  html += "<script>\n\"use strict\";\n(() => {\n";
+  for (const EmbeddedFile& own : kPageFiles) {
+    if (own.name.ends_with(".js")) html.append(own.text);
+  }
+  html += "})();\n</script>\n</body>\n</html>\n";
+  return html;
+}
+
+}  // namespace ebb

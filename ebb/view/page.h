@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: one HTML file with everything in it that needs no network. What is on it is data for the scripts of ebb/view/page.
+#pragma once
+
+#include <string>
+
+#include "ebb/core/json.h"
+
+namespace ebb {
+
+// `data` has a "kind" and a "title"; page/main.js says which kinds there are.
+std::string page_of(const Json& data);
+
+}  // namespace ebb

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of ebb/view/page.
+#pragma once
+
+#include <span>
+
+#include "ebb/core/embedded_file.h"
+
+namespace ebb {
+
+// Under their names; scripts in the order in which they build on each other.
+extern const std::span<const EmbeddedFile> kPageFiles;
+
+}  // namespace ebb

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/cli/run.h"
+#include "tests/temporary_folder.h"
+
+namespace ebb::test::view_command_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(ViewCommand, MakesThePageOfAPlan) {
+  const Outcome json = plan("--steps 20 --state 1KiB --tape 4KiB --budget 30KiB --json");
+  ASSERT_EQ(json.code, kDone);
+  const TemporaryFile file("plan.json", json.out);
+  const TemporaryFolder folder;
+  const std::string page = folder.path() + "/page.html";
+  const Outcome outcome = command("view", file.path() + " -o " + page);
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_EQ(outcome.out, page + "\n");
+  EXPECT_THAT(text_of(page), HasSubstr("<title>20 steps in 30 KiB"));
+  const Outcome written = command("view", file.path() + " -o -");
+  EXPECT_THAT(written.out, HasSubstr("<title>20 steps in 30 KiB"));
+}
+
+TEST(ViewCommand, PlanMakesItAtOnce) {
+  const TemporaryFolder folder;
+  const std::string page = folder.path() + "/page.html";
+  const Outcome outcome = plan("--steps 20 --state 1KiB --tape 4KiB --budget 30KiB --view " + page);
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("It fits in 30 KiB."));
+  EXPECT_THAT(text_of(page), HasSubstr("<title>20 steps in 30 KiB"));
+  const Outcome actions = plan("--steps 3 --actions --view " + page);
+  EXPECT_EQ(lines_of(actions.out).front().front(), '{');
+}
+
+TEST(ViewCommand, RefusesWhatIsNoPage) {
+  const TemporaryFile file("plan.json", "{}");
+  EXPECT_EQ(command("view", "").code, kBadUsage);
+  EXPECT_EQ(command("view", file.path()).code, kBadUsage);
+  EXPECT_EQ(command("view", "/nowhere/plan.json").code, kFailure);
+  const Outcome same = command("view", file.path() + " -o " + file.path());
+  EXPECT_EQ(same.code, kBadUsage);
+  EXPECT_THAT(same.err, HasSubstr("the file to show"));
+  EXPECT_EQ(text_of(file.path()), "{}");
+  const TemporaryFolder folder;
+  EXPECT_THAT(plan("--steps 3 --view " + folder.path()).err, HasSubstr("--view is '"));
+  EXPECT_EQ(plan("--steps 3 --view /nowhere/page.html").code, kFailure);
+  EXPECT_THAT(plan("--steps 3 --sweep --view x.html").err, HasSubstr("--view is for one plan"));
+}
+
+}  // namespace
+}  // namespace ebb::test::view_command_test
