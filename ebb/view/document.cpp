@@ -50,6 +50,7 @@ std::vector<Json> lines_of(std::string_view text, std::string_view name) {
 Json data_of_one(const Json& json, std::string_view name) {
   if (is_trace(json)) return trace_data(json, name);
   if (is_report(json)) return report_data({json}, name);
+  if (is_compression(json)) return compression_data(json, name);
   if (json.is_object() && json.contains("strategy") && json.contains("bound_seconds")) {
     return plan_data_from(json, name);
   }

@@ -19,13 +19,14 @@ struct PlanPage {
   const Plan& plan;
   double plan_seconds = 0;
   std::optional<Bytes> least = {};
-  double curve_seconds = kCurveSeconds;  // for plans at other budgets and by other strategies
+  double curve_seconds =
+      kCurveSeconds;  // for plans at other budgets and by other strategies; 0: none are shown
 };
 
 // The page of a plan.
 std::string plan_page(const PlanPage& of);
 
-// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict, Trace::json, `ebb train --json` or
+// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict, CompressionReport.to_json, Trace::json, `ebb train --json` or
 // metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
 // other text.
 std::string document_page(std::string_view text, std::string_view name);

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-// Text between tags.
+// Text between tags, or in quotation marks inside of one.
 std::string as_html(std::string_view text) {
   std::string html;
   for (const char c : text) {
@@ -23,6 +23,9 @@ std::string as_html(std::string_view text) {
         break;
       case '>':
         html += "&gt;";
+        break;
+      case '"':
+        html += "&quot;";
         break;
       default:
         html += c;
@@ -70,6 +73,12 @@ std::string page_of(const Json& data) {
   }
   html += "})();\n</script>\n</body>\n</html>\n";
   return html;
+}
+
+std::string in_frame(const std::string& page) {
+  return "<iframe title=\"ebb\" sandbox=\"allow-scripts\" "
+         "style=\"width:100%;height:40rem;border:0\" srcdoc=\"" +
+         as_html(page) + "\"></iframe>";
 }
 
 }  // namespace ebb

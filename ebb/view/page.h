@@ -11,4 +11,7 @@ namespace ebb {
 // `data` has a "kind" and a "title"; page/main.js says which kinds there are.
 std::string page_of(const Json& data);
 
+// A page as a notebook shows it: in a frame of its own, which scripts of other cells do not reach.
+std::string in_frame(const std::string& page);
+
 }  // namespace ebb

@@ -171,7 +171,7 @@ Json plan_data(const PlanPage& of) {
   }
   Json data = {{"kind", "plan"}, {"title", title_of(of)}, {"figures", figures(of)}};
   data["film"] = film_data(of);
-  data["curve"] = budget_curve(of.question, of.plan, of.curve_seconds);
+  if (of.curve_seconds > 0) data["curve"] = budget_curve(of.question, of.plan, of.curve_seconds);
   const Bytes budget = of.plan.machine.platform.fast;
   // Where the budget has no limit, what the plan takes.
   data["chosen"] = {{"strategy", of.plan.strategy},

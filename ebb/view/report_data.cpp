@@ -105,9 +105,8 @@ Json report_data(const std::vector<Json>& reports, std::string_view name) {
                     {"rows", library ? rows_of_library(report) : rows_of_package(report)},
                     {"remarks", remarks.is_array() ? remarks : Json::array()}});
   }
-  return {{"kind", "reports"},
-          {"title", "Predicted and measured: " + std::string(name)},
-          {"reports", list}};
+  return {
+      {"kind", "reports"}, {"title", titled("Predicted and measured", name)}, {"reports", list}};
 }
 
 }  // namespace ebb

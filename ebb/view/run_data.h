@@ -2,6 +2,7 @@
 // What runs have written, as data for pages: reports, traces, lines of training. Private to the room.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,8 +10,17 @@
 
 namespace ebb {
 
+// "Training: run"; without a name "Training".
+inline std::string titled(const char* what, std::string_view name) {
+  return name.empty() ? what : std::string(what) + ": " + std::string(name);
+}
+
 bool is_report(const Json& json);
 Json report_data(const std::vector<Json>& reports, std::string_view name);
+
+// What Python's compression_report says as JSON.
+bool is_compression(const Json& json);
+Json compression_data(const Json& json, std::string_view name);
 
 bool is_trace(const Json& json);
 Json trace_data(const Json& json, std::string_view name);

@@ -115,7 +115,7 @@ Json trace_data(const Json& json, std::string_view name) {
       if (event.name == word) film.worked(kind, start, end, event.from, event.to);
     }
   }
-  Json data = {{"kind", "trace"}, {"title", "What a run did: " + std::string(name)}};
+  Json data = {{"kind", "trace"}, {"title", titled("What a run did", name)}};
   data["figures"] = Json::array({Json::array({"Time", format_seconds(last - first)}),
                                  Json::array({"Steps", std::to_string(steps)}),
                                  Json::array({"Events", std::to_string(events.all.size())})});

@@ -160,7 +160,7 @@ Json training_data(const std::vector<Json>& lines, const Json& options, std::str
   add_chart(charts, "Norm of the gradient", "gradient_norm", "", train, {});
   add_chart(charts, "Learning rate", "lr", "", train, {});
   return {{"kind", "training"},
-          {"title", "Training: " + std::string(name)},
+          {"title", titled("Training", name)},
           {"figures", figures},
           {"charts", charts}};
 }

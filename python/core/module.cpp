@@ -20,4 +20,5 @@ NB_MODULE(_core, module) {
   ebb::python::bind_codecs(module);
   ebb::python::bind_gated(module);
   ebb::python::bind_spiking(module);
+  ebb::python::bind_view(module);
 }

@@ -87,16 +87,20 @@ void bind_platform(nb::module_& module) {
   nb::class_<Platform>(module, "Platform")
       .def(
           "__init__",
-          [](Platform* platform, Bytes fast, std::vector<Tier> tiers, double copy_rate) {
-            new (platform)
-                Platform{.fast = fast, .tiers = std::move(tiers), .copy_rate = copy_rate};
+          [](Platform* platform, Bytes fast, std::vector<Tier> tiers, double copy_rate,
+             std::string name) {
+            new (platform) Platform{.name = std::move(name),
+                                    .fast = fast,
+                                    .tiers = std::move(tiers),
+                                    .copy_rate = copy_rate};
             check_platform(*platform);
           },
           nb::kw_only(), "fast"_a = kUnlimited, "tiers"_a = std::vector<Tier>{},
-          "copy_rate"_a = std::numeric_limits<double>::infinity())
+          "copy_rate"_a = std::numeric_limits<double>::infinity(), "name"_a = "")
       .def_static("from_json", &platform_from_json, "text"_a)
       .def_static("preset", &preset, "name"_a)
       .def("to_json", [](const Platform& platform) { return to_json(platform); })
+      .def_ro("name", &Platform::name)
       .def_ro("fast", &Platform::fast)
       .def_ro("tiers", &Platform::tiers)
       .def_ro("copy_rate", &Platform::copy_rate);

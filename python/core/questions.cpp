@@ -53,10 +53,12 @@ void bind_questions(nb::module_& module) {
              nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "plan_json",
-      [](const Plan& plan, std::int64_t steps, double plan_seconds, std::optional<Bytes> least) {
-        return to_json(plan, steps, plan_seconds, least);
+      [](const Plan& plan, const Chain& chain, const Platform& platform, const PlanOptions& options,
+         double plan_seconds, std::optional<Bytes> least) {
+        const PlanQuestion question{chain, platform, options};
+        return to_json(plan, chain.steps(), plan_seconds, least, &question);
       },
-      "plan"_a, "steps"_a, "plan_seconds"_a, "least_budget"_a.none());
+      "plan"_a, "chain"_a, "platform"_a, "options"_a, "plan_seconds"_a, "least_budget"_a.none());
   module.def("is_uniform", &Chain::is_uniform, "chain"_a);
   module.def("call_seconds", &Chain::call, "chain"_a);
   module.def("typical", &Chain::typical, "chain"_a);

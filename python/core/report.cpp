@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "ebb/view/document.h"
+#include "ebb/view/page.h"
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -60,6 +62,8 @@ void bind_verification(nb::module_& module) {
       .def("__str__", &Verification::text);
 }
 
+std::string report_page(const Report& report) { return document_page(report.json(), ""); }
+
 }  // namespace
 
 void bind_report(nb::module_& module) {
@@ -78,6 +82,10 @@ void bind_report(nb::module_& module) {
       .def("brief", &Report::brief)
       .def("full", &Report::full)
       .def("json", &Report::json)
+      .def(
+          "to_html", [](const Report& report) { return report_page(report); },
+          "The page that ebb view makes of it.")
+      .def("_repr_html_", [](const Report& report) { return in_frame(report_page(report)); })
       .def("__str__", &Report::full);
 }
 

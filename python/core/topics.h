@@ -20,5 +20,6 @@ void bind_compress(nanobind::module_& module);
 void bind_codecs(nanobind::module_& module);
 void bind_gated(nanobind::module_& module);
 void bind_spiking(nanobind::module_& module);
+void bind_view(nanobind::module_& module);
 
 }  // namespace ebb::python

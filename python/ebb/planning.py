@@ -29,6 +29,7 @@ from typing import Any
 
 from ebb import _core, actions
 from ebb._base.errors import Error
+from ebb._base.page import HasPage
 from ebb._base.request import (
     ChainLike,
     PlatformLike,
@@ -106,8 +107,9 @@ class Prediction:
         return {name: Traffic(*moved) for name, moved in zip(self._tiers, self._found.moved)}
 
 
-class Plan(Prediction):
-    """What :func:`plan` found: a source of actions with a prediction. ``print`` it for a summary."""
+class Plan(Prediction, HasPage):
+    """What :func:`plan` found: a source of actions with a prediction. ``print`` it for a summary; a notebook shows its page,
+    which ``to_html`` writes."""
 
     def __init__(self, request: Request, found: _core.Plan, plan_seconds: float):
         super().__init__(found.prediction, [tier.name for tier in found.platform.tiers])
@@ -166,7 +168,10 @@ class Plan(Prediction):
 
     def to_json(self) -> str:
         """The object that ``ebb plan --json`` writes."""
-        return _core.plan_json(self._plan, self.steps, self.plan_seconds, self.least_budget)
+        return _core.plan_json(self._plan, *self._request, self.plan_seconds, self.least_budget)
+
+    def _page(self, quick: bool) -> str:
+        return _core.plan_page(self._plan, *self._request, self.plan_seconds, self.least_budget, 0.0 if quick else 3.0)
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<14}{text}" for label, text in self._lines())

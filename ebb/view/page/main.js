@@ -1,4 +1,4 @@
-// Kinds of data: plan, sweep, reports, trace, training.
+// Kinds of data: plan, sweep, reports, trace, training, compression.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
@@ -11,6 +11,7 @@ if (data.film) page.append(...filmSections(data.film));
 if (data.curve) page.append(curveSection(data.curve, data.chosen));
 for (const own of data.charts ?? []) page.append(trainingSection(own));
 (data.reports ?? []).forEach((report, i, all) => page.append(reportSection(report, i, all.length)));
+if (data.bars) page.append(section(data.bars.title, data.bars.about, pairs(data.bars.rows, data.bars.words, data.bars.shared)));
 for (const table of data.tables ?? []) page.append(section(table.title, table.about, dataTable(() => table)));
 
 const theme = document.getElementById("theme");

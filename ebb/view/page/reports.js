@@ -1,19 +1,26 @@
-// Predicted beside measured.
+// Predicted beside measured, before beside now.
 
-function reportSection(report, index, all) {
-  const format = (unit, value) => (value === null ? "not measured" : unit === "s" ? seconds(value) : unit === "B" ? bytes(value) : number(value));
+// Two bars for each row; `shared`: all on one scale.
+function pairs(rows, words, shared) {
+  const format = (unit, value) => (value === null ? "unknown" : unit === "s" ? seconds(value) : unit === "B" ? bytes(value) : number(value));
   const bars = html("div", { class: "bars" });
-  for (const row of report.rows) {
-    const most = Math.max(row.predicted ?? 0, row.measured ?? 0) || 1;
+  const most = (of) => Math.max(...of.map((row) => Math.max(row.predicted ?? 0, row.measured ?? 0)), 0) || 1;
+  const scale = most(rows);
+  for (const row of rows) {
     const ratio = row.predicted && row.measured !== null ? `, ${number(Number((row.measured / row.predicted).toPrecision(3)))} x` : "";
     bars.append(html("span", { class: "what" }, row.what));
-    for (const which of ["predicted", "measured"]) {
+    ["predicted", "measured"].forEach((which, i) => {
       const bar = html("i", { class: which, "aria-hidden": "true" });
-      bar.style.width = `${(100 * (row[which] ?? 0)) / most}%`;
+      bar.style.width = `${(100 * (row[which] ?? 0)) / (shared ? scale : most([row]))}%`;
       if (row[which] === null) bar.style.visibility = "hidden";
-      bars.append(bar, html("span", { class: "value" }, `${which} ${format(row.unit, row[which])}${which === "measured" ? ratio : ""}`));
-    }
+      bars.append(bar, html("span", { class: "value" }, `${words[i]} ${format(row.unit, row[which])}${i === 1 ? ratio : ""}`));
+    });
   }
+  return bars;
+}
+
+function reportSection(report, index, all) {
+  const bars = pairs(report.rows, ["predicted", "measured"], false);
   const facts = [`${number(report.steps)} steps`, report.budget === null ? "no budget" : `budget ${bytes(report.budget)}`, report.exact ? "exact gradients" : "gradients are NOT exact"];
   const remarks = report.remarks.map((remark) => html("p", { class: "remark" }, String(remark)));
   return section(all > 1 ? `Run ${index + 1}: ${report.strategy}` : report.strategy, facts.join(", "), ...remarks, bars);

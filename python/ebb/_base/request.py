@@ -52,7 +52,7 @@ def read_platform(platform: PlatformLike | None, tiers: Iterable[TierLike], chai
     if isinstance(tiers, (str, Mapping)):
         tiers = [tiers]
     further = [_tier(tier, chain) for tier in tiers]
-    return _core.Platform(fast=base.fast, tiers=[*base.tiers, *further], copy_rate=base.copy_rate)
+    return _core.Platform(fast=base.fast, tiers=[*base.tiers, *further], copy_rate=base.copy_rate, name=base.name)
 
 
 def read_options(

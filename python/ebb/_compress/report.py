@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ebb import _core
 from ebb._base.errors import Error
+from ebb._base.page import HasPage, as_json
 from ebb._compress.compress import as_stock, compressed_layers
 from ebb._compress.record import Event, record_bytes, record_times
 from ebb._compress.sample_step import SampleStep
@@ -54,9 +55,9 @@ class StepTotals:
 
 
 @dataclass(frozen=True)
-class CompressionReport:
+class CompressionReport(HasPage):
     """`rows` are the layers in the order in which they run, `totals` the whole step. `print(report)` is a table; `to_dict()`
-    and `to_json()` have all of it."""
+    and `to_json()` have all of it, `to_html()` shows it layer by layer, as a notebook does."""
 
     rows: list[LayerRow]
     totals: StepTotals
@@ -66,6 +67,9 @@ class CompressionReport:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
+
+    def _page(self, quick: bool) -> str:
+        return _core.document_page(as_json(self.to_dict()), "")
 
     def __repr__(self) -> str:
         return f"<ebb compression report, {self.brief()}>"

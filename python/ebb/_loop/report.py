@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ebb import _core
+from ebb._base.page import HasPage, as_json
 from ebb._tensor.clock import Clock
 
 
@@ -40,7 +41,7 @@ class Extent:
     unit: str = "time steps"
 
 
-class Report:
+class Report(HasPage):
     """Of one forward and backward in a budget. `str(report)` is a page, `report.brief()` a line, `report.as_dict()` all
     of it. Figures of what happened are there once backward has run (`report.done`); where plain autograd runs, since all fits,
     there are none. `steps` are blocks of `chunk` time steps, and so are forwards."""
@@ -164,6 +165,9 @@ class Report:
             "remarks": self.remarks,
             "coding": None if self.coding is None else asdict(self.coding),
         }
+
+    def _page(self, quick: bool) -> str:
+        return _core.document_page(as_json(self.as_dict()), "")
 
     def __repr__(self) -> str:
         return f"<ebb report, {self.brief()}>"
