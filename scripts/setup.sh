@@ -100,6 +100,17 @@ need_python() {
   need_venv scripts/requirements.txt
 }
 
+# The browser that draws pages in tests. Elsewhere than on Debian it may be no package that works everywhere: those tests are skipped then.
+need_browser() {
+  need_venv scripts/requirements-browser.txt
+  command -v chromium >/dev/null && return
+  if ! grep -qx 'ID=debian' /etc/os-release; then
+    say "no chromium here: tests of pages are skipped. EBB_CHROMIUM names another browser of its kind"
+    return 0
+  fi
+  install chromium
+}
+
 # A compiler of CUDA 13: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of
 # them.
 need_nvcc() {

@@ -132,10 +132,11 @@ quick_tests() {
   stage build build_quick
   stage types check_types
   stage cpp run_ctest quick
-  stage python run_pytest --dist load -m "not slow" tests/python
+  stage python run_pytest --dist load -m "not slow" --ignore tests/python/test_view_page.py tests/python
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
+    "pages in a browser: ./dev test all"
     "sanitizers, fuzzing, clang-tidy, wheel with CUDA, public headers one by one, extensions: ./dev test all")
   summary
 }
@@ -144,7 +145,7 @@ quick_tests() {
 slow_python() {
   export EBB_EXAMPLES=all
   run_pytest --dist loadfile -m "slow or hypothesis" --ignore tests/python/test_libtorch.py \
-    --ignore tests/python/test_train_memory.py tests/python
+    --ignore tests/python/test_train_memory.py --ignore tests/python/test_view_page.py tests/python
 }
 
 # What is resident, of the program as users have it.
@@ -159,11 +160,13 @@ all_tests() {
   need_tests
   need_fuzzing_clang
   need_nvcc
+  need_browser
   say "packages are here; from now on it counts"
   stage build_rest build_rest
   stage cpp_slow run_ctest slow
   stage python_slow slow_python
   stage memory memory_as_stated
+  stage browser run_pytest tests/python/test_view_page.py
   stage libtorch run_pytest --dist loadfile tests/python/test_libtorch.py
   stage asan sanitized asan asan-memory
   stage tsan sanitized tsan tsan

@@ -128,6 +128,7 @@ void write_actions(const Plan& plan, std::ostream& out) {
 }
 
 void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostream& out) {
+  if (words.view) check_page_path("--view", *words.view);
   const auto start = std::chrono::steady_clock::now();
   const Plan plan = make_plan(request.chain, request.platform, request.options);
   const double plan_seconds = seconds_since(start);

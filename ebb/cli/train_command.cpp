@@ -20,11 +20,13 @@
 #include "ebb/cli/tier_option.h"
 #include "ebb/cli/train_plan.h"
 #include "ebb/cli/train_text.h"
+#include "ebb/cli/view_command.h"
 #include "ebb/core/error.h"
 #include "ebb/core/json.h"
 #include "ebb/core/units.h"
 #include "ebb/core/words.h"
 #include "ebb/train/train.h"
+#include "ebb/view/document.h"
 
 namespace ebb {
 namespace {
@@ -42,9 +44,10 @@ constexpr const char* kTrainFooterEnd = R"(--config reads a JSON object whose ke
 the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
-parameters under PyTorch's names. Ctrl-C, or a kill, and --resume DIR: training
-goes on with the same bits, or with --device on another kind of device, where
-bits are its own. mpirun -n P ebb train ... takes P batches at once.
+parameters under PyTorch's names; --view FILE.html draws the metrics. Ctrl-C,
+or a kill, and --resume DIR: training goes on with the same bits, or with
+--device on another kind of device, where bits are its own. mpirun -n P
+ebb train ... takes P batches at once.
 
 --plan-only answers before anything is trained: does it fit, how slow is it,
 what is where. --find-budget 1.2x answers with the least memory that makes an
@@ -139,7 +142,7 @@ struct Words {
   std::map<std::string, std::string> given;  // by key
   std::map<std::string, bool> flags;
   std::vector<std::string> tiers;
-  std::string config, out, resume, patience;
+  std::string config, out, resume, patience, view;
   TrainPlanWords plan;
   bool json = false, data_changed_ok = false, save_failure_ok = false;
 };
@@ -204,6 +207,15 @@ void check_words(const Words& words) {
     fail(ErrorCode::invalid_argument,
          "--save-failure-ok is for runs that are saved; say where with --out");
   }
+  if (!words.view.empty() && words.plan.are_given()) {
+    fail(ErrorCode::invalid_argument,
+         "--view shows what training measured; leave out --plan-only and --find-budget");
+  }
+  if (!words.view.empty() && words.out.empty() && words.resume.empty()) {
+    fail(ErrorCode::invalid_argument,
+         "--view shows the metrics of a run that is saved; say where with --out");
+  }
+  if (!words.view.empty()) check_page_path("--view", words.view);
   if (!words.plan.find_budget.empty() && words.given.contains("budget")) {
     fail(ErrorCode::invalid_argument,
          "--find-budget and --budget contradict each other: --find-budget says which one to give");
@@ -296,6 +308,9 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     const TrainResult result =
         from ? train(options, settings, ranks, std::move(*from)) : train(options, settings, ranks);
     if (speaks) text.result(result, settings.out.string());
+    if (speaks && !words.view.empty() && result.iterations > 0) {
+      write_page("--view", words.view, file_page(settings.out));
+    }
     if (speaks && result.stopped && !out) {
       fail(ErrorCode::io, "the output cannot be written; stopped after ", result.iterations,
            " iterations", settings.out.empty() ? "" : "; go on with ebb train --resume ",
@@ -383,6 +398,9 @@ Command declare_train(CLI::App& app) {
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
   files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  files.option(
+      "--view", words->view, "FILE.html",
+      "At the end, write a page for a browser: loss,\nmeasure and gradients over the iterations");
   files.flag("--data-changed-ok", words->data_changed_ok,
              "Go on with data that are not the checkpoint's");
   files.flag(

@@ -59,6 +59,7 @@ void answer_view(const ViewWords& words, std::ostream& out) {
     fail(ErrorCode::invalid_argument, "-o is '", shown(path.string()),
          "', the file to show; give another name");
   }
+  if (path != "-") check_page_path("-o", path);
   const std::string page = file_page(words.input);
   if (path == "-") {
     out << page;
@@ -70,13 +71,23 @@ void answer_view(const ViewWords& words, std::ostream& out) {
 
 }  // namespace
 
+void check_page_path(std::string_view option, const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::is_directory(path, ignored)) {
+    fail(ErrorCode::invalid_argument, option, " is '", shown(path.string()),
+         path.empty() ? "'; give the name of a file"
+                      : "', a directory; give the name of a file in it");
+  }
+  const std::filesystem::path folder = std::filesystem::absolute(path, ignored).parent_path();
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    fail(ErrorCode::io, option, " is '", shown(path.string()), "'; there is no directory '",
+         shown(folder.string()), "'");
+  }
+}
+
 void write_page(std::string_view option, const std::filesystem::path& path,
                 const std::string& page) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    fail(ErrorCode::invalid_argument, option, " is '", shown(path.string()),
-         "', a directory; give the name of a file in it");
-  }
+  check_page_path(option, path);
   replace_file(path, page);
 }
 

@@ -16,7 +16,10 @@ namespace ebb {
 
 Command declare_view(CLI::App& app);
 
-// The page is in the file, whole, when it returns, or the file is as it was. `option` names the path in errors: "--view".
+// Throws for a path where no page can be written. `option` names it: "--view".
+void check_page_path(std::string_view option, const std::filesystem::path& path);
+
+// The page is in the file, whole, when it returns, or the file is as it was.
 void write_page(std::string_view option, const std::filesystem::path& path,
                 const std::string& page);
 

@@ -60,5 +60,17 @@ TEST(ViewCommand, RefusesWhatIsNoPage) {
   EXPECT_THAT(plan("--steps 3 --sweep --view x.html").err, HasSubstr("--view is for one plan"));
 }
 
+TEST(ViewCommand, TrainDrawsItsMetrics) {
+  const TemporaryFolder folder;
+  const std::string words = "--task adding --hidden 4 --steps 10 --batch 2 --iterations 3";
+  const std::string page = folder.path() + "/page.html",
+                    run = " --out " + folder.path() + "/run --view ";
+  EXPECT_EQ(command("train", words + run + page).code, kDone);
+  EXPECT_THAT(text_of(page), HasSubstr("<title>Training: run</title>"));
+  EXPECT_EQ(command("train", words + run + "/nowhere/page.html").code, kFailure);
+  EXPECT_THAT(command("train", words + " --view " + page).err, HasSubstr("say where with --out"));
+  EXPECT_THAT(command("train", words + run + page + " --plan-only").err, HasSubstr("--plan-only"));
+}
+
 }  // namespace
 }  // namespace ebb::test::view_command_test

@@ -4,6 +4,7 @@ function curveSection(curve, chosen) {
   const lines = curve.lines.filter((line) => line.points.length);
   if (!lines.length) return section("Time against budget", "No strategy was tried at other budgets.");
   const budgets = [...lines.flatMap((line) => line.points.map((point) => point[0])), ...(chosen ? [chosen.budget] : [])].filter((budget) => budget > 0);
+  if (!budgets.length) return section("Time against budget", "Nothing is kept, whatever the budget.");
   const times = [...lines.flatMap((line) => line.points.map((point) => point[1])), ...curve.bound.map((point) => point[1]), ...(chosen ? [chosen.seconds] : [])];
   const lo = Math.min(...budgets), hi = Math.max(...budgets);
   const x = new Range(lo / 1.1, Math.max(hi * 1.1, lo * 1.3), true);
