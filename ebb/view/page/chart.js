@@ -108,7 +108,7 @@ function chart(options) {
     for (const tick of across) {
       const at = px(sx(tick));
       layer.append(svg("path", { class: "grid", d: `M${at} ${margin.top}v${h}` }));
-      layer.append(svg("text", { x: at, y: height - 22, "text-anchor": "middle" }, options.xFormat(tick)));
+      layer.append(svg("text", { x: at, y: height - 22, "text-anchor": at > width - margin.right - 24 ? "end" : "middle" }, options.xFormat(tick)));
     }
     const up = y.log ? logTicks(y.lo, y.hi, 10, Math.max(2, Math.floor(h / 46))) : ticks(y.lo, y.hi, Math.max(2, Math.floor(h / 46)), options.binary);
     (options.rows ?? []).forEach((name, i) => {
