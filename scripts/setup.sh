@@ -26,12 +26,16 @@ declare -A probe=(
   [libgmock-dev]='has_header gmock/gmock.h'
   [libopenmpi-dev]='command -v mpicxx'
   [openmpi-bin]='command -v mpirun'
+  [dpkg-dev]='command -v dpkg-shlibdeps'
+  [pkg-config]='command -v pkg-config'
+  [file]='command -v file'
   [python3]='python3 -c "import tomllib"'
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
 build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev zlib1g-dev libhwy-dev)
 test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin ccache)
+deb_packages=("${build_packages[@]}" dpkg-dev file pkg-config python3)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi

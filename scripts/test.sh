@@ -124,6 +124,23 @@ wheel_works() {
   cmake --build build/python-wheel --target gated_program spiking_program training_program
 }
 
+# The Debian package as a user gets it: installed, run, linked against, and removed without a trace.
+deb_works() {
+  local folder=build/package left
+  deb
+  as_root dpkg -i "$folder"/*.deb
+  dpkg -L ebb | while read -r path; do [ -d "$path" ] || echo "$path"; done >"$folder/files"
+  (cd / && /usr/bin/ebb plan --steps 100 --budget 20 --json >/dev/null)
+  gzip -cdf /usr/share/man/man1/ebb-plan.1* | grep -q 'Number of steps'
+  bash -c 'source /usr/share/bash-completion/completions/ebb && complete -p ebb' >/dev/null
+  # shellcheck disable=SC2046
+  g++ -std=c++20 tests/consumer/main.cpp -o "$folder/consumer" $(pkg-config --cflags --libs ebb-train)
+  "$folder/consumer"
+  as_root dpkg -P ebb
+  left=$(while read -r path; do [ ! -e "$path" ] || echo "$path"; done <"$folder/files")
+  [ -z "$left" ] || { say "left behind: $left"; return 1; }
+}
+
 quick_tests() {
   unset EBB_TEST_UNTIL
   need_tests
@@ -150,9 +167,8 @@ slow_python() {
 
 # What is resident, of the program as users have it.
 memory_as_stated() {
-  cmake --preset release
-  cmake --build --preset release --target ebb_cli
-  EBB_BINARY=$PWD/build/release/ebb run_pytest --dist loadfile tests/python/test_train_memory.py
+  build_package
+  EBB_BINARY=$PWD/build/package/ebb run_pytest --dist loadfile tests/python/test_train_memory.py
 }
 
 # What quick_tests leaves out.
@@ -161,6 +177,7 @@ all_tests() {
   need_fuzzing_clang
   need_nvcc
   need_browser
+  ! command -v dpkg >/dev/null || need "${deb_packages[@]}"
   say "packages are here; from now on it counts"
   stage build_rest build_rest
   stage cpp_slow run_ctest slow
@@ -173,6 +190,7 @@ all_tests() {
   stage fuzz fuzzed
   stage tidy check_tidy_of_changes
   stage wheel wheel_works
+  ! command -v dpkg >/dev/null || stage deb deb_works
   [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
   summary
 }

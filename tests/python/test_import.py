@@ -47,6 +47,11 @@ def test_has_a_version_and_types():
     assert (files / "py.typed").is_file()
 
 
+def test_the_citation_has_the_same_version():
+    citation = pathlib.Path(__file__).parents[2] / "CITATION.cff"
+    assert f"\nversion: {ebb.__version__}\n" in citation.read_text()
+
+
 def test_stubs_say_what_the_module_has():
     stub = pathlib.Path(_core.__file__).with_name("_core.pyi")
     named = set()
