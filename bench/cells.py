@@ -256,7 +256,7 @@ def time_rows(case, found):
         row["firing"] = f"{activity:.1%}" if "rate" in case else "-"
         row["strategy"] = results[0].get("strategy", "-")
         row |= {"floor s": "-", "s / floor": "-", "goal": goal(case, way, seconds / theirs)}
-        # How few units backward asks for is known to nobody but the run.
+        # How few units backward asks for is known only during the run.
         if way.startswith("ebb") and not is_compact(case):
             floor = floor_seconds(case, forwards, activity, rate)
             row |= {"floor s": f"{floor:.4g}", "s / floor": f"{seconds / floor:.2f}"}

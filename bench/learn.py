@@ -61,7 +61,7 @@ def trained(lines):
 
 
 def train(words, directory, limit, iterations=None):
-    """Runs ebb train until it ends, `limit` seconds have passed or so many iterations are done; its plan."""
+    """Runs ebb train until it ends, `limit` seconds have passed or that many iterations are done; its plan."""
     begun = os.path.exists(os.path.join(directory, "train.json"))
     command = [EBB, "train", "--json"] + (["--resume", directory] if begun else words + ["--out", directory])
     deadline, plan, is_asked = time.monotonic() + limit, {}, False
@@ -141,7 +141,7 @@ def run_task(name, data, goal, words, out):
 
 
 HEAD = """\
-Every task learns in 5 % of what keeping everything takes. as store_all: so many first iterations whose loss and gradient
+Every task learns in 5 % of what keeping everything takes. as store_all: that many first iterations whose loss and gradient
 norm are the same bits in a run that keeps everything (`--strategy store_all --budget unlimited`). result: the last test;
 best: the best of all tests, of which goals know nothing. The time is that of all parts of a training.
 """

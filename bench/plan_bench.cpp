@@ -53,7 +53,7 @@ struct Case {
   PlanOptions options;
 };
 
-// The chain with a budget of so many percent of what keeping every tape needs.
+// The chain with a budget of that many percent of what keeping every tape needs.
 Case case_of(std::string_view strategy, std::int64_t steps, const StepCost& step,
              const Platform& platform, double percent) {
   Case c{Chain::uniform(steps, step), platform, {}};

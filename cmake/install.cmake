@@ -21,7 +21,8 @@ if(EBB_CLI)
     install(FILES "${pages}/completion/ebb" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
   endif()
 endif()
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/dependencies.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+# An sdist has no docs.
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/dependencies.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 
 configure_package_config_file(cmake/ebbConfig.cmake.in "${PROJECT_BINARY_DIR}/ebbConfig.cmake"
                               INSTALL_DESTINATION "${package_dir}")

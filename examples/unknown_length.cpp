@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sequence whose end is found on the way: van der Pol's oscillator with steps that shrink where
-// it is fast, until a given time is over. Nobody knows beforehand how many steps that takes.
+// it is fast, until a given time is over. How many steps that takes is not known beforehand.
 #include <ebb/ebb.h>
 
 #include <array>

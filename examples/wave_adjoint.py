@@ -89,7 +89,7 @@ def main():
 
     ebb.run(wave, start(), adjoint=None, strategy="store_all")
     assert np.array_equal(gradient, wave.gradient), "other bits than keeping everything"
-    print(f"misfit {wave.misfit():.6f}; the gradient has the bits of keeping everything")
+    print(f"misfit {wave.misfit():.6f}; the gradient is bit-identical to keeping everything")
 
     direction = rng.normal(size=guess.shape)
     little = 1e-5

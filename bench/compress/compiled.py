@@ -60,7 +60,7 @@ class Child:
             words += [flag] if value is True else [] if value is False else [flag, str(value)]
         environment = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": str(jobs)}
         self.way, self.row = way, {"way": way}
-        self.errors = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill
+        self.errors = tempfile.TemporaryFile("w+")  # a pipe without a reader would fill
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment
         )
@@ -176,7 +176,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--ways", nargs="+", metavar="WAY", default=WAYS, help=f"default: {' '.join(WAYS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10 if on_gpu else 2, help="of a round, one after another")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after so many")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after that many")
     parser.add_argument(
         "--save", metavar="FILE", help="add rows to this file (JSON lines), and leave out those that it has"
     )

@@ -25,6 +25,6 @@ class Kept:
         return tensor
 
     def bytes(self, apart: Iterable[Tensor]) -> int:
-        """Without the storages of `apart`: weights, or inputs, which are there anyway."""
+        """Without the storages of `apart`: weights, or inputs, which are held in any case."""
         others = {tensor.untyped_storage()._cdata for tensor in apart}
         return sum(storage.nbytes() for key, storage in self._storages.items() if key not in others)

@@ -117,7 +117,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--amp", choices=["bf16", "fp16"])
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--optimiser", choices=["adam", "sgd"], default="adam")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after so many")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after that many")
     parser.add_argument("--save", metavar="FILE", help="write the tables there too, as they come")
     return parser.parse_args()
 

@@ -151,7 +151,7 @@ class Trial:
         )
 
     def seconds(self, steps: int) -> float:
-        """Of one step, over so many in a row."""
+        """Of one step, over that many in a row."""
         self._wait()
         start = time.perf_counter()
         for _ in range(steps):

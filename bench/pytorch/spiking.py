@@ -76,7 +76,7 @@ class NorseLoop(_Spiking):
         self.f = f
 
     def start(self) -> Any:
-        # Norse's own start has a leaf that requires a gradient, which nobody would get.
+        # Norse's own start has a leaf that requires a gradient, which would be thrown away.
         found = self.module.initial_state(self.xs[0])
         return type(found)(*(one.detach().to(self.xs.dtype) for one in found))
 

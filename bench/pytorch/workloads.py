@@ -123,7 +123,7 @@ class ConvLSTMLoop(Loop):
 
 
 class Layer(Loop):
-    """torch.nn.LSTM, whose steps are nobody's business: ebb has a layer for it."""
+    """torch.nn.LSTM, whose steps are not looked at: ebb has a layer for it."""
 
     name = "nn.LSTM"
     ways = ("plain", "fits", "5", "2-host", "captured", "checkpoint", "save_on_cpu")

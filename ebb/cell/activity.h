@@ -43,7 +43,7 @@ struct Events {
   std::int32_t* counts = nullptr;  // of each stretch
   std::int64_t room = 0;           // of a stretch; of the last one as much as its inputs need
 
-  // With room for all inputs of so many rows.
+  // With room for all inputs of that many rows.
   static Events at(Carver& carver, std::int64_t inputs, std::int64_t rows, bool ones) {
     return {carver.take<std::uint16_t>(inputs * rows), carver.take<std::uint32_t>(inputs * rows),
             ones ? nullptr : carver.take<Number>(inputs * rows),
@@ -62,7 +62,7 @@ void for_each_event(const Rows<Number>& row, std::int64_t b, std::int64_t stretc
                     std::int64_t inputs, bool all, const Each& each) {
   const std::int64_t first = stretch * kStretch, here = std::min(inputs - first, kStretch);
   if (row.bits != nullptr) {
-    // Bits beyond the inputs, whatever they are, are nobody's.
+    // Bits beyond the inputs mean nothing, whatever they are.
     const std::uint64_t own = here < kStretch ? (std::uint64_t{1} << here) - 1 : ~std::uint64_t{0};
     for_each_bit(row.bits[b * row.stride + stretch] & own, 0,
                  [&](std::int64_t i) { each(i, row.scale); });

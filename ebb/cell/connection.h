@@ -42,7 +42,7 @@ class Connection {
   std::int64_t weights() const;
   // Forward wants its inputs as events.
   bool hears() const { return shape_.events || is_sparse_; }
-  // Room for those of so many samples; all of them, where most inputs are not 0.
+  // Room for those of that many samples; all of them, where most inputs are not 0.
   Events<Number> events_at(Carver& carver, std::int64_t samples) const {
     return Events<Number>::at(carver, shape_.inputs, samples, shape_.ones);
   }
@@ -81,7 +81,7 @@ class Connection {
   void gradient(Workers& workers, std::span<const Rows<Number>> rows, std::int64_t samples,
                 const Number* d, std::byte* scratch, Number* gradient);
   void finish(Workers& workers, Number* gradient);
-  // What gradient() needs for so many time steps.
+  // What gradient() needs for that many time steps.
   Bytes gradient_bytes(std::int64_t steps, std::int64_t samples, int threads) const;
 
  private:

@@ -46,7 +46,7 @@ class DeviceStack {
   void load_adjoint(const float* given, std::byte* adjoint, void* stream) const;
   void store_adjoint(const std::byte* adjoint, float* to, void* stream) const;
 
-  // x is [K,B,I], y [K,B,O], null if nobody wants it. The states are two.
+  // x is [K,B,I], y [K,B,O], null if it is not wanted. The states are two.
   void advance(const DeviceWork& work, const std::byte* prepared, std::int64_t steps, const void* x,
                const std::byte* before, std::byte* after, void* y, std::byte* scratch) const;
   void record(const DeviceWork& work, const std::byte* prepared, std::int64_t steps, const void* x,

@@ -23,7 +23,7 @@ enum class GatedCell : std::uint8_t { lstm, gru, rnn_tanh, rnn_relu, egru };
 // Of what is multiplied: tf32 are floats that are rounded to it, f32 floats of which products keep 21 bits.
 enum class GatedNumber : std::uint8_t { bf16, f16, tf32, f32 };
 constexpr std::int64_t bytes_of(GatedNumber number) { return number < GatedNumber::tf32 ? 2 : 4; }
-// Units that read each other are a multiple of so many, on any GPU.
+// Units that read each other are a multiple of that many, on any GPU.
 constexpr std::int64_t units_together(GatedNumber number) { return 64 / bytes_of(number); }
 
 struct GatedShape {
@@ -52,7 +52,7 @@ struct GatedForward {
   const float* thresholds = nullptr;  // [H], of an egru
 };
 
-// As of GatedForward, but for the sums. Not of an egru, for which nobody asks.
+// As of GatedForward, but for the sums. Not of an egru, for which they are not needed.
 struct GatedRecall {
   void* sums =
       nullptr;  // T [K,B,G*H]: whole, but for a gru's last gate, to which h adds nothing; the gates in their place
@@ -80,7 +80,7 @@ struct GatedBackward {
   float* field_before_gradient = nullptr;  // [B,H], of an lstm or an egru; may be field_gradient
   // Of an egru: what stands in for the derivative of being heard.
   const float* thresholds = nullptr;
-  float* thresholds_gradient = nullptr;  // [B,H]: of each sample; null: nobody wants it
+  float* thresholds_gradient = nullptr;  // [B,H]: of each sample; null: not wanted
   Surrogate surrogate = Surrogate::triangular;
   float sharpness = 0;
 };

@@ -90,7 +90,7 @@ __host__ __device__ constexpr int together(int kept) {
   return kept == 0 ? 4 : (kept <= 3 ? kept : (kept % 4 == 0 ? 4 : 3));
 }
 
-// Tiles of weights, of so many rows, that lie in the registers of a team whose warps have `kept` chunks each: 128 registers have
+// Tiles of weights, of that many rows, that lie in the registers of a team whose warps have `kept` chunks each: 128 registers have
 // room for them. All others lie in shared memory.
 __host__ __device__ constexpr int tiles_held(int rows, int kept) {
   if (kept == 0) return 0;
@@ -98,7 +98,7 @@ __host__ __device__ constexpr int tiles_held(int rows, int kept) {
 }
 
 // The weights of a block as its warps multiply them: rows of `length` numbers, in chunks of 64 bytes of which each warp has every eighth.
-// kept = 0: as many chunks as there are, else exactly so many for each warp.
+// kept = 0: as many chunks as there are, else exactly that many for each warp.
 template <class T, int rows, int kept>
 struct Weights {
   static constexpr int kChunk = 64 / static_cast<int>(sizeof(T)), kTiles = tiles(rows),

@@ -114,7 +114,7 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
         forward_.sums + std::min<std::int64_t>(thread, from / grain()) * batch * sum_row;
     for (std::int64_t unit = from; unit < to; unit = (unit / kEventWidth + 1) * kEventWidth) {
       const std::int64_t count = std::min(kEventWidth - unit % kEventWidth, to - unit);
-      // The connections begin the sums; without a recurrent one nobody does those of its own.
+      // The connections begin the sums; without a recurrent one its own are not begun.
       const std::int64_t others = has_recurrent() ? shape_.sums : shape_.gates;
       for (std::int64_t s = others; s < shape_.sums; ++s) {
         for (std::int64_t b = 0; b < batch; ++b) {

@@ -23,7 +23,7 @@ struct LeakyBackward {
   const float* after_gradient = nullptr;    // [B,O]: of the last output as a state
   float* sums_gradient = nullptr;           // [K,B,O]
   float* before_gradient = nullptr;         // [B,O]; may be after_gradient
-  float* decays_gradient = nullptr;         // [B,O]: of each sample; null: nobody wants it
+  float* decays_gradient = nullptr;         // [B,O]: of each sample; null: not wanted
 };
 void leaky_backward(const LeakyShape& shape, const LeakyBackward& given, void* stream);
 

@@ -62,7 +62,7 @@ struct SpikingBackward {
   void* sums_gradient = nullptr;            // T [K,B,H]; its old content does not matter
   float* before_gradient = nullptr;         // [B,H]; may be after_gradient
   float* fields_before_gradient = nullptr;  // [F,B,H]; may be fields_gradient
-  float* parameters_gradient = nullptr;     // [P,B,H]: of each sample; null: nobody wants it
+  float* parameters_gradient = nullptr;     // [P,B,H]: of each sample; null: not wanted
 };
 
 // Why such a segment cannot run on the GPU that is current; empty: it can.

@@ -11,7 +11,7 @@
 namespace ebb {
 
 // While it lives, the first SIGINT or SIGTERM requests a stop and the second one of a kind ends the
-// program as if nobody watched. Where one is ignored it stays so. One at a time. Throws
+// program as if unwatched. Where one is ignored it stays so. One at a time. Throws
 // Error(device) when the system gives no pipe or thread.
 class Interrupt {
  public:

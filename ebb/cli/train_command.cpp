@@ -286,7 +286,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     TrainText text(options, words.json, out, err);
     const bool speaks = ranks.rank() == 0;
     if (speaks) {
-      // Where nobody reads any more, training ends as by Ctrl-C: with a checkpoint.
+      // Where the reader is gone, training ends as by Ctrl-C: with a checkpoint.
       settings.planned = [&](const TrainPlan& plan) {
         text.plan(plan);
         if (!out) interrupt.stop();

@@ -20,7 +20,7 @@ class Bits : public ElementCodec<T> {
  private:
   using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   static constexpr Word kOne = std::bit_cast<Word>(T{1});
-  // So many at once that the loops over them become vector code.
+  // That many at once that the loops over them become vector code.
   static constexpr std::size_t kMany = 64;
   static constexpr std::array<Word, 8> kMasks{1, 2, 4, 8, 16, 32, 64, 128};
 

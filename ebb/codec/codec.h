@@ -28,7 +28,7 @@ class Codec {
   Codec& operator=(const Codec&) = delete;
   virtual ~Codec() = default;
 
-  // For a field of so many bytes: exactly that many where the row says `fixed`, at most elsewhere.
+  // For a field of that many bytes: exactly that many where the row says `fixed`, at most elsewhere.
   // Throws Error(invalid_argument) if the field is no whole number of elements, or too large or of
   // the wrong shape for this codec.
   virtual Bytes encoded_bytes(Bytes raw) const = 0;

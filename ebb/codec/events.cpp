@@ -93,7 +93,7 @@ class Events : public Codec {
     std::size_t found = 0;
     std::size_t i = 0;
     // While there is room for all of them, each index is written and only counted if it is one: no
-    // branch that nobody can foretell.
+    // branch that cannot be predicted.
     for (; i + 8 <= count && found + 8 <= cap; i += 8) {
       for (std::size_t j = i; j < i + 8; ++j) {
         write_index(indices, found, j);

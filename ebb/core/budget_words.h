@@ -18,7 +18,7 @@ bool is_share(std::string_view word);
 // Error(invalid_argument) that names the value as its caller does (`what`).
 Bytes read_budget(std::string_view what, std::string_view word, Bytes whole);
 
-// The least share of four digits that has at least so many bytes when it is read: "4.521%". `whole`
+// The least share of four digits that has at least that many bytes when it is read: "4.521%". `whole`
 // is 1 or more.
 std::string least_share(Bytes bytes, Bytes whole);
 

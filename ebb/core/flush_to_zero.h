@@ -45,6 +45,6 @@ class SmallNumbers {
 };
 
 using FlushToZero = SmallNumbers<true>;
-using KeepSmallNumbers = SmallNumbers<false>;  // what must have the bits of another library
+using KeepSmallNumbers = SmallNumbers<false>;  // what must give the same bits as another library
 
 }  // namespace ebb

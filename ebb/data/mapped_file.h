@@ -12,7 +12,7 @@ namespace ebb {
 class MappedFile {
  public:
   // Throws Error(io) for a file that is missing, with `origin`, which says where to get it, or that
-  // cannot be read. Nobody may make the file shorter meanwhile.
+  // cannot be read. The file must not be made shorter meanwhile.
   MappedFile(const std::filesystem::path& path, std::string_view origin);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

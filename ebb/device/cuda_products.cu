@@ -89,7 +89,7 @@ const Library& cublas() {
   return library;
 }
 
-// Others have loaded it, and have its handles. Null: nobody has.
+// Others have loaded it, and have its handles. Null: not yet loaded.
 const Library* others_cublas(int version) {
   static std::mutex mutex;
   static std::array<std::optional<Library>, std::size(kNames)> libraries;

@@ -19,7 +19,7 @@ struct CudaLosses {
   const float* outputs = nullptr;
   std::int64_t rows = 0, columns = 0;
   float scale = 1;
-  float* gradient = nullptr;  // [R,O]; null: nobody wants it
+  float* gradient = nullptr;  // [R,O]; null: not wanted
   float* losses = nullptr;    // [R]
   float* right = nullptr;     // [R]
 };

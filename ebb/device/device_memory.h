@@ -14,7 +14,7 @@ namespace ebb {
 
 // Why nothing can run on a CUDA device here; empty: it can.
 std::string cuda_missing();
-// The device that is current, how many there are, the current one's name with its memory ("NVIDIA H200, 139.8 GiB"), and what nobody has
+// The device that is current, how many there are, the current one's name with its memory ("NVIDIA H200, 139.8 GiB"), and what is not
 // taken of that. They throw like DeviceMemory.
 int cuda_device();
 int cuda_device_count();

@@ -27,7 +27,7 @@ struct AsyncSetup {
   std::vector<std::int64_t> vary_sweeps;  // of the third
   std::optional<Bytes> budget;            // none: the working set and 10 states
   std::vector<RealTier> tiers;
-  int repeat = 1;  // best of so many
+  int repeat = 1;  // best of this many
   std::stop_token stop;
   double profile_seconds = 0.3;  // about, for each step and tier
   // What is done now, and how much of all: 0 to 1.

@@ -14,7 +14,7 @@ namespace ebb {
 namespace {
 
 constexpr std::int64_t kUnit = 32;   // kernels take multiples of it
-constexpr std::int64_t kParts = 50;  // searches end at one part in so many
+constexpr std::int64_t kParts = 50;  // searches end at one part in this many
 
 DeviceNet net_of(const DeviceDoubleSetup& setup) {
   DeviceNet net;

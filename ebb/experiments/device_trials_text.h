@@ -28,7 +28,7 @@ std::string moved_words(const DeviceTrial& trial);
 void add_costs(const DeviceTrial& trial, std::vector<std::string>& row);
 std::vector<std::string> cost_titles(std::vector<std::string> first);
 
-// What is true of all trials, as lines: how they were measured; how far runs of one were apart, whether gradients have the bits of plain's.
+// What is true of all trials, as lines: how they were measured; how far runs of one were apart, whether gradients are bit-identical to plain's.
 void write_measured(int repeat, std::ostream& out);
 void write_verdicts(std::span<const DeviceTrial> trials, std::ostream& out);
 

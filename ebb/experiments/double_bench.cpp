@@ -198,7 +198,7 @@ class DoubleBench {
     }
   }
 
-  // Predicted, at so many times the time steps of plain.
+  // Predicted, at that many times the time steps of plain.
   std::optional<double> ratio_of(const Platform& platform, const std::string& strategy,
                                  std::int64_t factor) const {
     const Chain chain = Chain::uniform(steps_of(factor * results_.plain_steps),

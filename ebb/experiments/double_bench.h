@@ -27,13 +27,13 @@ struct DoubleSetup {
   Bytes budget = 0;                   // of local memory
   std::vector<RealTier> tiers;        // each an arrangement of its own: local memory over it
   std::optional<std::int64_t> steps;  // time steps of plain; none: the most that fit
-  std::vector<std::int64_t> longer;   // the second series: so many times the time steps of plain
-  std::int64_t long_factor = 10;      // the other series run so many times the time steps of plain
-  std::int64_t large_factor = 4;      // the third series: so many times the units
+  std::vector<std::int64_t> longer;   // the second series: that many times the time steps of plain
+  std::int64_t long_factor = 10;  // the other series run this many times the time steps of plain
+  std::int64_t large_factor = 4;  // the third series: this many times the units
   std::int64_t most_searched = 1024;  // how far auto is followed: times the time steps of plain
   std::vector<std::int64_t> rates;    // the fourth series: percents
   int threads = 1;
-  int repeat = 1;  // best of so many
+  int repeat = 1;  // best of this many
   std::stop_token stop = {};
   double profile_seconds = 0.3;  // about, for each step and tier
   // What is done now, and how much of all: 0 to 1.

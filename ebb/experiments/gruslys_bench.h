@@ -25,7 +25,7 @@ struct GruslysSetup {
   std::vector<std::int64_t> lengths;  // of the second series: time steps
   std::vector<std::int64_t> budgets;  // of the second series: percents, as above
   int threads = 0;                    // 0: one for each processor
-  int repeat = 1;                     // best of so many
+  int repeat = 1;                     // best of this many
   std::stop_token stop = {};
   double profile_seconds = 0.3;  // about, for the step
   // What is done now, and how much of all: 0 to 1.
@@ -52,7 +52,7 @@ struct GruslysResults {
   std::vector<GruslysPoint> by_steps;
 };
 
-// As in the paper's abstract: so many percent of the memory for so much time.
+// As in the paper's abstract: that many percent of the memory for that much time.
 inline constexpr std::int64_t kGoalPercent = 5;
 inline constexpr double kGoalRatio = 4.0 / 3;
 

@@ -46,7 +46,7 @@ struct TrialRules {
   const Chain& costs;
   Platform platform = {};  // fast is that of each trial
   std::vector<SlowTier> tiers = {};
-  int repeat = 1;  // best of so many
+  int repeat = 1;  // best of this many
   std::stop_token stop = {};
   std::function<void(double)> progress = {};  // 0 to 1
 };

@@ -4,7 +4,7 @@
 // Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019 (rotor); Gruslys et al. 2016 (BPTT-MSM).
 // Model: the whole machine without slow tiers, memory counted as replay counts it. Three tables
 // over segments [i,k) and memory m, the least seconds to reverse the segment when its start
-//   free   stays in its place at nobody's charge (the caller's, or inside a tape that is kept
+//   free   stays in its place uncharged (the caller's, or inside a tape that is kept
 //          anyway),
 //   kept   lies in fast, its bytes inside m, and is dropped at its last load,
 //   fresh  is live and not kept yet: kept, or never needed again.
@@ -25,7 +25,7 @@
 // earlier state (docs/planning.md has both examples, tests/plan/optimal_chain_test.cpp the counts).
 // Departs from rotor: a tape is whole in itself (it needs no input beside it); scratch and adjoints
 // are charged; memory is exact while the budget is at most kUnits common units, else rounded up to
-// 1/kUnits of it. Chains of more than kItems steps are cut into so many groups, which are planned
+// 1/kUnits of it. Chains of more than kItems steps are cut into that many groups, which are planned
 // as steps are, each group within itself in up to kItemsInside items.
 #pragma once
 

@@ -111,7 +111,7 @@ void Descent::enter_right(const Segment& s, const Choice& c) {
   }
   const Choice next = choose(right);
   if (c.kind == Kind::keep_state) {
-    // A start that nobody loads again is not kept at all.
+    // A start that is not loaded again is not kept at all.
     if (next.last_use(right)) {
       right.owned = false;
     } else {

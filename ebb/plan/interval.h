@@ -59,7 +59,7 @@ bool interval_fits(const Problem& problem, const IntervalShape& shape, const Int
 
 Draft draft_shape(const Problem& problem, const IntervalShape& shape);
 
-// Which shapes a strategy searches: so many levels, the outermost in fast or in one of the slow
+// Which shapes a strategy searches: that many levels, the outermost in fast or in one of the slow
 // tiers, the others in fast.
 struct IntervalFamily {
   bool local, remote;

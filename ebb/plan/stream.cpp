@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// Up to so many steps every pattern is a candidate and every promising one is replayed over the
+// Up to that many steps every pattern is a candidate and every promising one is replayed over the
 // whole chain.
 constexpr std::int64_t kSearchAll = 48;
 // Longer chains: candidates judged at least, actions replayed beyond which no more are judged, and

@@ -29,7 +29,7 @@ Bytes least_store_all(const Problem& problem);
 class UniformMixPolicy : public Policy {
  public:
   virtual std::int64_t units_in(Bytes room) const = 0;
-  // Forwards for so many steps: exact from the table, from the capacities a lower bound. Where copies
+  // Forwards for that many steps: exact from the table, from the capacities a lower bound. Where copies
   // count, those of a good plan with its copies, in forwards.
   virtual std::int64_t forwards(std::int64_t steps, std::int64_t units) const = 0;
 };

@@ -27,7 +27,7 @@ class CodedStep : public WrappedStep {
   Bytes state_in_tape(std::int64_t step) const override {
     return codec_->kept_at(inner().state_in_tape(step));
   }
-  // What the codec made of them is nobody else's business.
+  // What the codec made of them concerns no other room.
   std::vector<FieldShape> tape_fields() const override { return {}; }
 
  private:

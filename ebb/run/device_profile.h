@@ -15,7 +15,7 @@ struct DeviceProfileOptions {
   Bytes largest = 1_GiB;    // working set
   Bytes copied = 4_GiB;     // in each measurement within the device
   Bytes transfer = 64_MiB;  // to or from the host
-  int repeat = 5;           // the best of so many
+  int repeat = 5;           // the best of this many
 };
 
 struct DeviceProfile {

@@ -125,7 +125,7 @@ void Executor::prepare(const Action& action) {
   }
 }
 
-// The live state has arrived, is whole, and nobody reads it any more.
+// The live state has arrived, is whole, and is no longer read.
 void Executor::hold_live() {
   held_.wait_free(held_.work_holding());
   if (held_.work_holding().broken) recover_work(walk_.live());

@@ -32,7 +32,7 @@ struct PutBack {
   ~PutBack() { set_number(variable.values, variable.element, element, kept); }
 };
 
-// What nobody names would be missing from the differences, and its gradient would not be looked at.
+// What is not named would be missing from the differences, and its gradient would not be looked at.
 void check_named(const Step& step, std::span<const std::byte> adjoint) {
   if (step.steps() == 0) return;
   const std::vector<FieldShape> fields = step.state_fields();

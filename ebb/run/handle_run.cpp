@@ -93,7 +93,7 @@ struct HandleRun::State final : private PlanActor {
   Bytes bytes_of(Item item, std::int64_t own) const {
     return item == Item::state ? chain.at(own).state : chain.at(own).tape;
   }
-  // All of the budget where nobody knows how long it will be.
+  // All of the budget where the length is unknown.
   Bytes most() const { return unknown() ? plan->machine.platform.fast : plan->prediction.peak[0]; }
   static std::size_t index(Place place) { return static_cast<std::size_t>(place.id - 1); }
 

@@ -219,7 +219,7 @@ void Holdings::drop_tapes(std::int64_t from, std::int64_t to) {
   }
 }
 
-// Only so many may be under way: the oldest is waited for first.
+// Only that many may be under way: the oldest is waited for first.
 std::int32_t Holdings::start(const Name* from, const Name& to, Bytes bytes, bool writes) {
   if (store_->full()) {
     const auto oldest = std::ranges::min_element(moves_, {}, [](const ItemMove& move) {

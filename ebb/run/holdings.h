@@ -103,7 +103,7 @@ class Holdings {
   // Frees tapes that no transfer uses any more.
   void drop_tapes(std::int64_t from, std::int64_t to);
 
-  // Starts a transfer between fast memory and a tier. `from` null: memory that nobody overwrites.
+  // Starts a transfer between fast memory and a tier. `from` null: memory that is not overwritten.
   // `counted` is what the item weighs in the plan.
   void put(const Name* from, const Name& to, std::span<const std::byte> bytes, bool transform,
            Bytes counted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first steps of a Step, as a Step, for comparisons: outputs are handed out to nobody.
+// The first steps of a Step, as a Step, for comparisons: outputs are not handed out.
 #pragma once
 
 #include "ebb/run/wrapped_step.h"

@@ -43,7 +43,7 @@ struct Tapes {
 // Steps [from,to) to be run.
 struct StepSpan {
   std::int64_t from = 0, to = 0;
-  // Nobody has run these before: outputs and losses belong to the caller now. Later runs of the
+  // These run for the first time: outputs and losses belong to the caller now. Later runs of the
   // same steps must not hand them out again.
   bool first = false;
 };

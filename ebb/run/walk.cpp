@@ -118,7 +118,7 @@ void PlanWalk::run(const Record& action) {
   measured_.tapes_kept += action.to - action.from;
 }
 
-// Runs [from,to) in pieces: first runs apart from repeats, and none so long that nobody hears of
+// Runs [from,to) in pieces: first runs apart from repeats, and none so long that there is no news of
 // it.
 void PlanWalk::pass(std::int64_t from, std::int64_t to, bool records) {
   while (from < to) {

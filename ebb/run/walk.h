@@ -94,7 +94,7 @@ class PlanWalk {
   std::int64_t live() const { return live_; }    // the live state is the one before this step
   std::int64_t left() const { return left_; }    // steps not yet reversed; kEndless until known
   std::int64_t frontier() const { return frontier_; }  // the first step that has never run
-  // How many steps a call should have at most, and that so many have run or been reversed: every
+  // How many steps a call should have at most, and that this many have run or been reversed: every
   // so often that throws Error(cancelled) or tells the progress.
   std::int64_t piece() const { return piece_; }
   void count(std::int64_t steps);

@@ -100,7 +100,7 @@ class BatchNormInt8 : public ::torch::autograd::Function<BatchNormInt8> {
 
 }  // namespace detail
 
-// The output has the bits of torch's batch_norm. Gradients are those of an input rounded to 127ths
+// The output is bit-identical to torch's batch_norm. Gradients are those of an input rounded to 127ths
 // of the largest distance from the mean of its channel: approximate, the bias's exact.
 inline Tensor batch_norm_int8(const Tensor& x, const Norm& norm) {
   detail::check("batch_norm_int8", x, norm);

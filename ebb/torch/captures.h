@@ -19,7 +19,7 @@ namespace ebb::torch::detail {
 
 namespace graph = ::torch::autograd;
 
-// A gradient that nobody asks for is silently dropped by autograd: so graphs are walked, and
+// A gradient that is not asked for is silently dropped by autograd: so graphs are walked, and
 // whatever they reach is known or refused.
 class Known {
  public:

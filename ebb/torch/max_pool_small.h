@@ -140,7 +140,7 @@ class MaxPoolSmall : public ::torch::autograd::Function<MaxPoolSmall> {
 
 }  // namespace detail
 
-// x is [batch, channels, one to three axes]. Output and gradient have the bits of torch's max_pool,
+// x is [batch, channels, one to three axes]. Output and gradient are bit-identical to torch's max_pool,
 // which it calls where a window has more than 256 elements. Without a stride windows do not
 // overlap.
 inline Tensor max_pool_small(const Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride = {},

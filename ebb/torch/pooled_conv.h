@@ -120,7 +120,7 @@ class PooledConv : public ::torch::autograd::Function<PooledConv> {
 
 }  // namespace detail
 
-// The output has the bits of torch's convolution, the gradients of x and the bias are its too. The
+// The output and the gradients of x and the bias are bit-identical to torch's convolution. The
 // weight's is that of an input whose elements are replaced by the mean, or the largest, of their
 // block: approximate. Blocks are one number for all axes or one for each; those at the end of an
 // axis may be smaller. Blocks of 1: torch's own, which keeps x.

@@ -71,7 +71,7 @@ class ReluBits : public ::torch::autograd::Function<ReluBits> {
 
 }  // namespace detail
 
-// Output and gradient have the bits of torch's relu. For one whose output nobody else keeps: where
+// Output and gradient are bit-identical to torch's relu. For one whose output nothing else keeps: where
 // a plain convolution keeps it anyway, torch's relu keeps nothing more.
 inline Tensor relu_bits(const Tensor& x) {
   return detail::at_work({x}) ? detail::ReluBits::apply(x, false) : at::relu(x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Step of tensors for the executor: states are lists of tensors, tapes are autograd graphs.
-// Gradients have the bits of plain autograd, however the steps are cut: autograd adds the gradients
+// Gradients are bit-identical to plain autograd's, however the steps are cut: autograd adds the gradients
 // of a tensor in the order in which its uses are reached, last first, so what later blocks gave is
 // put in first, as the gradient of the tensor itself.
 #pragma once

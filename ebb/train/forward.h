@@ -23,7 +23,7 @@ class Forward {
   // the sequences.
   Network<Number>& network() { return network_; }
   std::int64_t block() const { return network_.time_steps(); }
-  // New sequences begin, [B] of so many time steps.
+  // New sequences begin, [B] of that many time steps.
   void start(std::span<const std::int64_t> lengths);
   // The time step that the block to come, or at work, begins with.
   std::int64_t first() const { return first_; }

@@ -15,7 +15,7 @@ namespace {
 using Kind = TrainingDevice::Kind;
 
 // What only a GPU has is an error for who asked for the CPU. A run that was begun on a GPU, or was to begin on any device, goes on
-// without. `passed_over` is why a GPU that is there does not run the net; empty: there is none, or nobody asked.
+// without. `passed_over` is why a GPU that is there does not run the net; empty: there is none, or none was asked for.
 void check_for_host(const LearnerSetup& setup, Kind asked, const std::string& passed_over) {
   const TrainOptions& options = setup.options;
   if (setup.resumes) return;

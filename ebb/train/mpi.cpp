@@ -97,7 +97,7 @@ class MpiLink : public RankLink {
   }
 
  private:
-  // A collective call that does not block, so that nobody waits forever for a process that is lost.
+  // A collective call that does not block, so that no process waits forever for a process that is lost.
   template <class Begin>
   void wait(const char* call, const Begin& begin) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -182,7 +182,7 @@ class MpiLink : public RankLink {
   long long round_ = 0;        // of collective calls, the same in all processes
   std::list<long long> said_;  // rounds, where messages find them
   bool ours_ = false;          // MPI was set up here
-  bool failed_ = false;        // then nobody knows where the others are
+  bool failed_ = false;        // then it is unknown where the others are
 };
 
 }  // namespace

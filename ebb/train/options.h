@@ -51,7 +51,8 @@ struct TrainOptions {
   std::int64_t epochs = 0;      // over the task's samples
   OptimiserOptions optimiser = {};
   Schedule schedule = {};
-  std::int64_t evaluate = 0;         // on the test samples every so many iterations; 0: at the end
+  std::int64_t evaluate =
+      0;  // on the test samples, each time after this many iterations; 0: at the end
   std::int64_t test_samples = 1000;  // at most; 0: none
   double save_seconds = 30;          // between checkpoints
   std::int64_t processes = 1;        // that train together; set when training begins

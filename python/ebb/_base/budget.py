@@ -67,7 +67,7 @@ class Allowance:
         return _core.Ledger(self.total) if self.ledger is None else self.ledger
 
     def part(self, parts: int) -> Allowance:
-        """For one of so many calls that get the same."""
+        """For one of that many calls that get the same."""
         return Allowance(self.total // parts, self.wish)
 
     def take(self, needs: Callable[[], tuple[int, int]]) -> int:

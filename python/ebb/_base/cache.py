@@ -26,7 +26,7 @@ class Cache:
     def __init__(self, bound: int, nbytes: int = _BYTES):
         self._bound, self._bytes = bound, nbytes
         self._weights: dict[tuple[int, Hashable], int] = {}  # of entries that hold memory
-        self._lock = threading.RLock()  # a section may die, and call nobody, in the middle of any of this
+        self._lock = threading.RLock()  # a section may be collected, which calls back, in the middle of any of this
         self._numbers = itertools.count()
         self._order: OrderedDict[tuple[int, Hashable], weakref.ref[Section[Any]]] = OrderedDict()
         self._sections: weakref.WeakKeyDictionary[Any, Section[Any]] = weakref.WeakKeyDictionary()

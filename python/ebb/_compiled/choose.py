@@ -43,7 +43,7 @@ class Chooser:
         self.stock = self.run(self.needed)
 
     def run(self, kept: Iterable[int], budget: int = 0) -> Course:
-        """What is never computed again is kept where it is needed, asked for or not; what nobody needs is not."""
+        """What is never computed again is kept where it is needed, asked for or not; what is not needed is not."""
         asked = set(kept)
         keeps: set[int] = set()
         first: dict[int, int] = {}

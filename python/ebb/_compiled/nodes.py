@@ -39,7 +39,7 @@ def known(size: Any) -> int:
 @dataclass
 class Kinds:
     """What operations are. `cheap` ones are computed again within a kernel that reads the result; others take time, and some are never
-    computed again: they draw random numbers, or nobody knows what they do."""
+    computed again: they draw random numbers, or what they do is unknown."""
 
     is_cheap: Callable[[fx.Node], bool]
     is_fixed: Callable[[fx.Node], bool]

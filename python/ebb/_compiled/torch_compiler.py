@@ -121,7 +121,7 @@ def torchs_own(gm: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> tuple
 
 
 def tidied(gm: fx.GraphModule) -> None:
-    """As torch's partition begins: without what nobody reads, and with what is computed twice once."""
+    """As torch's partition begins: without what is never read, and with what is computed twice once."""
     gm.graph.eliminate_dead_code()
     gm.recompile()
     if functorch_config.cse:

@@ -56,13 +56,13 @@ def compress(
     says which layers were changed, and which were left as they were since they would save nothing.
 
     Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
-    options gradients have the bits of the model as it was: an activation is kept once where torch keeps it twice, a ReLU keeps
+    options gradients are bit-identical to those of the original model: an activation is kept once where torch keeps it twice, a ReLU keeps
     bits, max-pooling keeps small indices, dropout keeps bits.
 
     pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
         convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. An input that is
-        there anyway, since it can be computed from what a norm keeps or since the caller has it, is not pooled, and its
+        available in any case, since it can be computed from what a norm keeps or since the caller has it, is not pooled, and its
         gradients are exact; unless a dict names the layer itself: then less is to be computed.
     relu: "bits": nothing where its input can be computed again, else a bit of each element; or "exact": as torch does it.
     norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
@@ -232,7 +232,7 @@ def _make_stock(layer: nn.Module) -> None:
 
 
 class Compression:
-    """How a model is compressed now, to be had again."""
+    """How a model is compressed now, to be restored later."""
 
     def __init__(self, model: nn.Module):
         self.roots = [part for part in model.modules() if watch in part._forward_pre_hooks.values()]

@@ -53,7 +53,7 @@ class _Once(torch.autograd.Function):
 
 
 def only_once(what: str, found: tuple[Tensor | None, ...], *read: Tensor) -> tuple[Tensor | None, ...]:
-    """Gradients that `what` has found from what it read, which depend on all of that: nobody shall take them for constants."""
+    """Gradients that `what` has found from what it read, which depend on all of that: they must not be taken for constants."""
     if not torch.is_grad_enabled() or not any(one.requires_grad for one in read):
         return found
     return tuple(None if one is None else _Once.apply(what, one, *read) for one in found)

@@ -195,7 +195,7 @@ def done(function: Any, way: str, args: tuple[Any, ...], named: Mapping[str, Any
 
 
 def plain(one: Any) -> Any:
-    """An argument that nobody can change any more; NotImplemented for one that layers do not take."""
+    """An argument that nothing can change any more; NotImplemented for one that layers do not take."""
     if isinstance(one, (list, tuple)):
         return tuple(one) if all(type(each) is int for each in one) else NotImplemented
     if isinstance(one, Tensor):

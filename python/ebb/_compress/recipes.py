@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources: how a tensor can be had again in the backward pass, so that it need not be kept.
+"""Sources: how a tensor can be recomputed in the backward pass, so that it need not be kept.
 
 A layer that keeps its input leaves a recipe on its output: relu(norm(x)) can be computed from x. The next layer then keeps the
 recipe where it would have kept the tensor. Recipes compute with the operations of the forward pass: the same bits.
@@ -92,7 +92,7 @@ class _Value:
         return self._make() if value is None else (value, False)
 
     def _make(self) -> tuple[Tensor, bool]:
-        """The value, and whether nobody else has it."""
+        """The value, and whether nothing else holds it."""
         raise NotImplementedError
 
     def _remember(self, value: Tensor) -> None:

@@ -25,7 +25,7 @@ from ebb._compress.recipes import Source, can_be_watched, is_watched, recipe_of
 
 # Calls of modules pass here. Only its frames are asked what `self` is: asking keeps what a frame has alive.
 CALL = nn.Module._call_impl.__code__
-_FAR = 64  # so many calls away at most
+_FAR = 64  # this many calls away at most
 
 # Of the whole of a tensor, in another shape.
 _VIEWS = {

@@ -20,7 +20,7 @@ class Settings:
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
     A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
     layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
-    block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is there anyway: that can
+    block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is kept in any case: that can
     be computed again, or that the caller has.
     offers: a convolution's output may be computed again by the norm after it.
     pooled: whether the last call did; the layer says so.

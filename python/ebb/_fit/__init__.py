@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each layer in its way, so that a model fits a budget."""
+"""Each layer handled in its own way, so that a model fits a budget."""

@@ -95,14 +95,14 @@ def fit(
 
     For every layer it chooses whether its input is kept, computed again from the input of the convolution before, moved away
     until the backward pass (to host memory from a GPU; to `disk` from a CPU), or kept as a smaller copy, if `lossy` allows
-    that. What each would cost is measured on the sample first. Without `lossy` gradients have the bits of the model as it was.
+    that. What each would cost is measured on the sample first. Without `lossy` gradients are bit-identical to those of the original model.
 
     budget: the bytes that a step (forward, loss, backward) may hold at its worst moment beyond what was held before it: what
         is kept for the backward pass, what passes by, outputs and their gradients; not parameters and their gradients, the
         optimiser's state and the inputs, and on a CPU not what torch's kernels take inside. A number, "512MiB", or "50%" of
         what the model as it was holds by this measure. Steps on larger batches than the sample hold more.
     sample, loss: as in `ebb.compression_report`; give the loss that you train with.
-    lossy: "pool" (means of blocks of 2), ("pool", 4) or ("pool", 8) (up to so many), "int8" (norms keep 8 bits), "linear"
+    lossy: "pool" (means of blocks of 2), ("pool", 4) or ("pool", 8) (up to that many), "int8" (norms keep 8 bits), "linear"
         (linear layers keep 8 bits), "project" (linear layers keep a quarter as many rows); several in a list or tuple. They are used
         where the budget asks for it, never for speed alone.
     disk: a directory for what leaves a CPU's memory.
@@ -153,7 +153,7 @@ class _Wanted:
         self._bytes = bytes_of(given, "fit: budget") if self._wish is None else 0
 
     def of(self, whole: int | None) -> int:
-        """In bytes, for a model that holds so many."""
+        """In bytes, for a model that holds that many."""
         if self._wish is None or self._wish.share is None:
             return self._bytes
         if whole is None:

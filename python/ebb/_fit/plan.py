@@ -42,9 +42,9 @@ KEEP = Option()
 class LayerCall:
     """One call of a layer, or operations between layers.
 
-    kind: conv, norm, relu, gate, dropout, linear, or other. x, y: tensors by number; storage: x's memory by number, with so many
+    kind: conv, norm, relu, gate, dropout, linear, or other. x, y: tensors by number; storage: x's memory by number, with that many
     bytes (0: the caller's). own: bytes that it keeps besides x. saved: (tensor, storage, bytes) that "other" saves. bits: what
-    a relu keeps where its input cannot be had again. again: seconds to compute y from x. scratch: bytes that pass by.
+    a relu keeps where its input cannot be recomputed. again: seconds to compute y from x. scratch: bytes that pass by.
     """
 
     name: str
@@ -127,7 +127,7 @@ class _Call:
         return size
 
     def _keep_x(self) -> int:
-        """Where it cannot be had again."""
+        """Where it cannot be recomputed."""
         if self._recipe is not None or not self._step.needs_x:
             return 0
         return self._keep(self._step.storage, self._step.x_bytes)

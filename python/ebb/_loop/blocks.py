@@ -87,7 +87,7 @@ class Blocks(Protocol):
 
     @property
     def explicit(self) -> Explicit | None:
-        """The blocks themselves, where they say their derivative without autograd, which nobody asks then."""
+        """The blocks themselves, where they say their derivative without autograd, which is not asked then."""
 
     @property
     def listed(self) -> bool:

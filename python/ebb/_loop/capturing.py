@@ -30,7 +30,7 @@ from ebb._tensor.outside import Form, filled, forms_key
 from ebb._tensor.trees import rounded
 
 _MOST = 3  # captures of one loop after the first one, since something had changed that a replay does not see; or since there is room
-_ROUNDS, _TOGETHER = 3, 4  # of measuring: so many times, so many one after the other
+_ROUNDS, _TOGETHER = 3, 4  # of measuring: this many times, this many one after the other
 _GAIN = 0.95  # of the time without graphs that they may take
 PATTERNS = 8  # of gradients, of which there are graphs
 _SMALL_WORKSPACE = 24 << 20  # bytes: what is above PyTorch's smaller default, in segments of its allocator
@@ -65,7 +65,7 @@ class Captured:
         return Recorder(loop.blocks, loop.around, replace(self.facts, params=params, callers=loop.inputs))
 
     def offers(self, loop: Loop, beside: int = 0) -> list[Offer]:
-        """What the loop may be planned as, with graphs and so many bytes for other things."""
+        """What the loop may be planned as, with graphs and that many bytes for other things."""
         assert self.costs is not None
         costs = replace(self.costs, scratch=self.costs.scratch + self._apart(loop) + beside)
         return offers_of(loop.count, costs, loop.options, loop.device)
@@ -80,7 +80,7 @@ class Captured:
         return 0 if there else self.apart
 
     def fits(self, loop: Loop, beside: int = 0) -> bool:
-        """They take no more than the budget, with states for a plan and so many bytes for other things."""
+        """They take no more than the budget, with states for a plan and that many bytes for other things."""
         limit, options = loop.options.budget.total, loop.options
         key = limit, options.tiers, options.strategy, loop.count, self._apart(loop) + beside
         if key not in self._fitting:

@@ -76,7 +76,7 @@ class _Measured:
 
 class Chain(torch.nn.Module):
     """Runs a torch.nn.Sequential within a budget: which activations to keep and which to compute again is planned from the
-    measured time and bytes of every stage. Outputs and gradients have the bits of the module itself.
+    measured time and bytes of every stage. Outputs and gradients are bit-identical to the module's own.
 
     >>> import torch, ebb
     >>> net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(16)])

@@ -72,7 +72,7 @@ class Tried(ABC):
 
     @abstractmethod
     def plain(self, together: int) -> None:
-        """So many blocks one after the other, as plain autograd runs them."""
+        """That many blocks one after the other, as plain autograd runs them."""
 
     def seconds(self, device: torch.device) -> tuple[float, float, float]:
         """Forward, recorded, and back."""

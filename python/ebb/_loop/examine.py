@@ -84,7 +84,7 @@ class Examined:
 
     @staticmethod
     def raw_of(known: Remembered, count: int) -> _core.Chain:
-        """Of so many blocks, without codecs."""
+        """Of that many blocks, without codecs."""
         tape, state = known.kept
         return _core.Chain.uniform(count, replace(known.costs, tape=tape, state=state, live=0).step_cost())
 
@@ -102,7 +102,7 @@ class _Found:
     forms: list[Form]  # of what f keeps outside, after the first block
     weight: Weight  # of the first tape
     raw: tuple[int, int]  # bytes of tape and state
-    shared: int  # of which the leaves of the first carry share so many
+    shared: int  # of which the leaves of the first carry share that many
 
 
 def settled(loop: Loop, attempt: Callable[[Loop], Result]) -> Result:

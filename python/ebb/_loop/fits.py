@@ -17,11 +17,11 @@ from ebb._tensor.trees import addresses
 
 Result = TypeVar("Result")
 
-_WEIGHED = 16  # every so many-th time step is weighed where all have been alike, since that takes time
+_WEIGHED = 16  # one time step in this many is weighed where all have been alike, since that takes time
 
 
 class Fits:
-    """`limit` holds so many blocks of what is known. `params`: what f uses, where it is not found from f."""
+    """`limit` holds that many blocks of what is known. `params`: what f uses, where it is not found from f."""
 
     def __init__(
         self,

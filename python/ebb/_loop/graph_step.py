@@ -27,7 +27,7 @@ _WORK = -1
 
 def spared_forwards(plan: _core.Plan, blocks: int) -> int:
     """Blocks that a plan records right before they are reversed. Only the last block of the loop runs forward then, for its outputs:
-    of others nobody wants what comes after them. 0 for a plan that does not know its end."""
+    of others, what comes after them is not needed. 0 for a plan that does not know its end."""
     spared, waits = 0, False
     if plan.length_unknown:
         return 0
@@ -69,7 +69,7 @@ class GraphStep(TorchStep):
         self._graphs = graphs
         self._missing, self._wrong = missing, wrong
         self._forms, self._compared, self._compared_back = forms, compared, compared
-        self._unknown: Tape | None = None  # of which nobody has asked yet what comes after it
+        self._unknown: Tape | None = None  # whose following part has not been asked for yet
         self._now: Leaves = []
         self._begins = False  # a backward
         self._unchecked = False  # in it, whether blocks that are graphs read what the caller has changed
@@ -200,7 +200,7 @@ class GraphStep(TorchStep):
         if unchecked and self.around.stale():
             self.recorder.taped(
                 block, tape.carry
-            )  # which is refused where f reads one of them: a graph tells nobody what it reads
+            )  # which is refused where f reads one of them: a graph does not tell what it reads
         self.around.restore(tape.snapshot)
         expected = self._expected(tape, given, seeds) if block == self._compared_back else None
         back = Back(block, tape.carry, self._gradients, given, seeds)

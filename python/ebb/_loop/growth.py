@@ -22,14 +22,14 @@ class Growth:
         self._surprises = 0  # that say nothing of the blocks
 
     def serves(self, device: torch.device, record: float) -> bool:
-        """Where recording takes so many seconds it is worth while."""
+        """Where recording takes that many seconds it is worth while."""
         return self._surprises < _SURPRISES and seconds_to_read(device) < record / _SHARE
 
     def is_suspect(self, taken: int) -> bool:
         return taken > self._most + _ASIDE
 
     def clear(self, taken: int, weight: int, nodes: int) -> None:
-        """A suspect was weighed, and keeps no more than the weight, in a graph of so many nodes."""
+        """A suspect was weighed, and keeps no more than the weight, in a graph of that many nodes."""
         if taken <= weight + _ASIDE + nodes * _NODE:
             self._most = max(self._most, taken)
         else:

@@ -32,7 +32,7 @@ class Law:
     added: int = 0  # bytes of gradients that blocks of several time steps add up, and blocks of one do not
 
     def of(self, steps: int, longest: int) -> Law:
-        """For a loop of so many time steps, as if blocks of `longest` were the longer ones that were measured."""
+        """For a loop of that many time steps, as if blocks of `longest` were the longer ones that were measured."""
         length, raw = min(longest, self.long[0]), self.raw[0]
         costs = self._measured(length)
         tape = math.ceil(raw.tape * length / self.long[0]) if length < self.long[0] else raw.tape

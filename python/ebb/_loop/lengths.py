@@ -34,7 +34,7 @@ class Lengths:
         return xs, alive.to(device)
 
     def taking(self, f: Callable[..., Any], steps: int, reverse: bool) -> Callable[..., Any]:
-        """f over such inputs, of which so many time steps are run."""
+        """f over such inputs, of which that many time steps are run."""
         if self.longest > steps or int(self._counts.min()) < 0:
             raise Error(
                 f"scan: lengths are from {int(self._counts.min())} to {self.longest}; they must be from 0 to {steps}, the time steps"

@@ -19,7 +19,7 @@ from ebb._tensor.tier_speed import speed_of
 # PyTorch's allocator hands out blocks with up to 1 MiB that is not used, more or less of it from call to call. So what was
 # measured once may be more the next time, by 4 % where most was seen: a least budget that is named has a 16th beside it.
 _ROUNDED_UP, _ROUNDED_UP_OF = 1 << 20, 16
-_WORTH = 0.99  # of the seconds without tiers: for less nobody waits for transfers that were predicted to be hidden
+_WORTH = 0.99  # of the seconds without tiers: less is not worth waiting for transfers that were predicted to be hidden
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def speeds_of(options: Options, state: int, device: torch.device) -> list[_core.
 
 
 def offers_of(count: int, costs: Costs, options: Options, device: torch.device) -> list[Offer]:
-    """Of so many blocks. With the caller's tiers, where there are any; without them, unless a strategy is named, which may need
-    them, or nobody knows how long the loop is. Buffers for transfers are paid for only where there are transfers."""
+    """Of that many blocks. With the caller's tiers, where there are any; without them, unless a strategy is named, which may need
+    them, or the length of the loop is unknown. Buffers for transfers are paid for only where there are transfers."""
     bare = Offer(_core.Chain.uniform(count, costs.step_cost()), device)
     if not options.tiers:
         return [bare]
@@ -79,7 +79,7 @@ def plan_for(name: str, offers: Sequence[Offer], options: Options) -> tuple[Offe
 
 
 def plan_in(name: str, offers: Sequence[Offer], limit: int, options: Options) -> tuple[Offer, _core.Plan]:
-    """The fastest plan within so many bytes."""
+    """The fastest plan within that many bytes."""
     found: list[tuple[Offer, _core.Plan]] = []
     refused: list[Error] = []
     for offer in offers:

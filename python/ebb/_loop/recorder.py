@@ -172,13 +172,13 @@ class Recorder:
         return tape, self.sealed(tape, recording, cautious)
 
     def sealed(self, tape: Tape, recording: Recording, cautious: bool = False) -> int:
-        """Nobody needs the outputs of the block any more: what the tape keeps is encoded. Returns its bytes."""
+        """The outputs of the block are no longer needed: what the tape keeps is encoded. Returns its bytes."""
         tape.ys = roots(tape.ys)
         recording.seal(addresses(tape.carry + tape.inputs + tape.out + tape.after.tensors()), cautious)
         return self.weight(tape, recording.raw()) + recording.encoded_bytes
 
     def check(self, block: int, tape: Tape) -> None:
-        """Raises where it reaches what nobody asked the gradient of."""
+        """Raises where it reaches something whose gradient was not asked for."""
         if self._known is None:
             self._known = Known(self.facts.params)
         where = f"{self.blocks.name}: block {block}"

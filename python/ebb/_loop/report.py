@@ -76,7 +76,7 @@ class Report(HasPage):
         self.strategy, self.costs, self.predicted = plan.strategy, costs, _prediction(plan)
 
     def spare(self, forwards: int) -> None:
-        """So many forwards of the plan take no time."""
+        """That many forwards of the plan take no time."""
         self.predicted["seconds"] -= forwards * self.costs.forward
 
     @property

@@ -72,7 +72,7 @@ def scan(
     f is called again for the same step when what its backward needs was not kept, so it must do the same whenever it gets the
     same carry and x. Random numbers, buffers and most attributes that it changes are put back for that.
 
-    Without a single time step ys is None: nobody knows what they would be.
+    Without a single time step ys is None: there is no telling what they would be.
 
     Gradients reach `init`, `xs` and every tensor that f captures, with the bits of plain autograd.
 

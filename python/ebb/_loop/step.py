@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Step of PyTorch tensors for the C++ executor: states are lists of tensors, tapes are autograd graphs.
 
-Gradients have the bits of plain autograd, however the steps are cut: autograd adds the gradients of a tensor in the order
+Gradients are bit-identical to plain autograd's, however the steps are cut: autograd adds the gradients of a tensor in the order
 in which its uses are reached, last first, so what later blocks gave is put in first, as the gradient of the tensor itself.
 """
 
@@ -341,7 +341,7 @@ class TorchStep:
         return state
 
     def _is_first(self, step: int) -> bool:
-        """It is the initial state and has other tensors than later ones, so that no tier takes it: it is there anyway."""
+        """It is the initial state and has other tensors than later ones, so that no tier takes it: it is kept in any case."""
         return step == 0 and bool(self.around.outside.moving)
 
     def _held(self, step: int) -> State:

@@ -40,7 +40,7 @@ def settle(
     speeds: list[_core.TierSpeed],
     known: Settled,
 ) -> None:
-    """What the wish of a budget is in bytes, if it has one and nobody has said so before. `least`: bytes without which it does not
+    """What the wish of a budget is in bytes, if it has one and that has not been said before. `least`: bytes without which it does not
     work. `raw`: the chain without codecs, of which a share is."""
     wish = options.budget.wish
     if wish is None or settle_as_before(options, known):

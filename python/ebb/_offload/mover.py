@@ -107,7 +107,7 @@ class Mover:
         return sum(leaving.nbytes for _, leaving in self._moving)
 
     def hold(self, room: int) -> None:
-        """Lets go of the oldest copies from a device until those under way have at most so many bytes there: what computes waits for
+        """Lets go of the oldest copies from a device until those under way have at most that many bytes there: what computes waits for
         them."""
         self.retire()
         while self._moving and self.leaving > max(0, room):

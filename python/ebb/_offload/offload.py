@@ -28,7 +28,7 @@ class offload:
 
     use_pin_memory: the pool's pages are locked, where that is possible; ``report`` says whether it was.
     use_streams: copies overlap with computation on streams of their own. None: yes, on CUDA.
-    max_fwd_stash_size: at most so many copies are under way; their tensors still occupy the device.
+    max_fwd_stash_size: at most that many copies are under way; their tensors still occupy the device.
     min_offload_size: tensors whose storage has fewer bytes stay.
     budget: bytes of saved tensors on the device: the newest, which are needed first and stay, those being copied, for
     which a quarter is set aside, and those read ahead. What is being written from host memory to disk is not counted.

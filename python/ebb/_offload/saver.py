@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is packed and unpacked when autograd saves a tensor: who stays, who leaves first, who is read ahead.
 
-One rule makes it safe: a storage is moved only when nothing but the autograd graph holds it. So nobody can change it
+One rule makes it safe: a storage is moved only when nothing but the autograd graph holds it. So nothing can change it
 while it is copied, what the caller holds anyway (parameters, buffers, inputs, outputs) is never copied, and all views
 of one storage leave and come back together.
 """

@@ -23,7 +23,7 @@ class CannotCapture(Exception):
 
 class _Side:
     """The stream of all captures on a device: cuBLAS has a workspace for each stream that it is used on. That lies in a pool of its
-    own: graphs write to it, so nobody else must get its memory when others clear the workspaces of all streams."""
+    own: graphs write to it, so its memory must not be reused when others clear the workspaces of all streams."""
 
     def __init__(self, device: torch.device):
         self._device = device

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tensors that a function differentiates through beside its arguments, found in the graph that it makes.
 
-A gradient that nobody asked for is silently dropped by autograd; so every graph is walked, and whatever it reaches is
+A gradient that was not asked for is silently dropped by autograd; so every graph is walked, and whatever it reaches is
 known or refused.
 """
 

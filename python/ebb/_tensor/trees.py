@@ -20,7 +20,7 @@ def _kind(value: object) -> str:
 
 
 class Fields:
-    """Stands for a dataclass that nobody has registered: a node of its fields, in their order."""
+    """Stands for an unregistered dataclass: a node of its fields, in their order."""
 
     def __init__(self, value: Any):
         self.value = value

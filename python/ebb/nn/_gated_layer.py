@@ -308,7 +308,7 @@ class GatedLayer:
         return fields, x.new_empty(rows, self.hidden) if gru else None
 
     def recorded_bytes(self, rows: int) -> tuple[int, int]:
-        """Of what `record` keeps of so many rows beside inputs, and of the gradients of their sums."""
+        """Of what `record` keeps of that many rows beside inputs, and of the gradients of their sums."""
         sums = rows * self._w_hh.shape[0] * self._size
         beside = {"LSTM": 4, "GRU": self._size}.get(self.mode, 0)
         return sums + rows * self.hidden * (self._size + beside), sums

@@ -62,7 +62,7 @@ def _number(dtype: torch.dtype) -> str:
 
 
 def _how(layer: Any, dtype: torch.dtype) -> Callable[[int, int, int], Any]:
-    """Shapes of so many time steps, samples and units, as the layer and torch are set now."""
+    """Shapes of that many time steps, samples and units, as the layer and torch are set now."""
     first = layer.mode, _number(dtype)
     then = (
         layer.reset == "hard",

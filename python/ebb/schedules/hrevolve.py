@@ -45,7 +45,7 @@ class DiskRevolve(Schedule):
 
 
 class PeriodicDiskRevolve(Schedule):
-    """A state on disk every so many steps, Revolve in RAM in between. Aupy and Herrmann, 2017."""
+    """States on disk at regular intervals, Revolve in RAM in between. Aupy and Herrmann, 2017."""
 
     def __init__(self, max_n: int, snapshots_in_ram: int, uf: float = 1, ub: float = 1, wd: float = 2, rd: float = 2):
         super().__init__("periodic_disk", max_n, **_costs(snapshots_in_ram, uf, ub, wd, rd))

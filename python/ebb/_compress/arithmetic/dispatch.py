@@ -66,7 +66,7 @@ def masked(bits: Tensor, gy: Tensor, slope: float | None = None) -> Tensor:
 
 
 def int8_channels(x: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
-    """(codes, scales): x as so many 127ths of its channel's largest distance from `centre`."""
+    """(codes, scales): x as that many 127ths of its channel's largest distance from `centre`."""
     dense = x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
     return ((_kernels(x) if dense else None) or _by(x)).int8_channels(x, centre)
 

@@ -74,7 +74,7 @@ def _parts(size: int, block: int) -> list[_Part]:
 @dataclass(frozen=True)
 class _Axis:
     """The sums of `box` outputs, from the one at `begin` on, read with this stride, dilation and number of taps; tap u of the
-    convolution is tap `order[u]` here. `apart`: zeros are put between the outputs first, so many places apart."""
+    convolution is tap `order[u]` here. `apart`: zeros are put between the outputs first, that many places apart."""
 
     begin: int
     box: int

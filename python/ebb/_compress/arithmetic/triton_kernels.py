@@ -18,7 +18,7 @@ from ebb._compress.arithmetic.triton_places import pack_places, unpack_places
 __all__ = ["bits_of", "box_sums", "from_int8_channels", "int8_channels", "masked", "pack_places", "unpack_places"]
 
 _WORDS = 64
-_ROUNDS = 8  # so many times, where it looks for the largest
+_ROUNDS = 8  # this many times, where it looks for the largest
 
 
 # fmt: off

@@ -106,7 +106,7 @@ class LeakyReLU(NotScripted, nn.LeakyReLU):
 
 
 class _Gate(NotScripted):
-    """A mixin in front of activations whose backward pass needs their input: nobody else need keep their output."""
+    """A mixin in front of activations whose backward pass needs their input: nothing else need keep their output."""
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:

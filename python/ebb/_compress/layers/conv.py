@@ -57,7 +57,7 @@ def _input_gradient(gy: Tensor, weight: Tensor, size: torch.Size, conv: Convolut
     extra = [after - before for before, after in zip(conv.before, conv.after)]  # on the far side only
     padded = [*size[:2], *[n + more for n, more in zip(size[2:], extra)]]
     order = Order(gy).format
-    # An order needs memory to be told by; nobody writes to it.
+    # A memory order is expressed by a tensor; nothing is written to it.
     like = (
         gy.new_empty(1).expand(padded)
         if order == torch.contiguous_format

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dropout that keeps a bit of each element; torch keeps a byte or a whole number. Generators go on as they would with torch's.
 
-A generator's state would be less still, but it is shared by threads: the noise of the forward pass could not be had again for
+A generator's state would be less still, but it is shared by threads: the noise of the forward pass could not be recomputed for
 sure.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Norms: their output can be computed from their input, which they keep, so nobody else keeps it; or they keep 8 bits of it."""
+"""Norms: their output can be computed from their input, which they keep, so nothing else keeps it; or they keep 8 bits of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _BatchAgain:
         self._found: tuple[Tensor, Tensor] | None = None
 
     def learn(self, out: Tensor) -> None:
-        """The statistics that the forward pass found, where torch's kernel for the second half has the bits of the whole."""
+        """The statistics that the forward pass found, where torch's kernel for the second half gives the same bits as the whole."""
         node = out.grad_fn
         if (
             self._batch_statistics

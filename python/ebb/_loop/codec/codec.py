@@ -41,7 +41,7 @@ class Codec:
         self._native = {dtype: _core.Codec(words, element) for dtype, element in _ELEMENTS.items()}
 
     def suits(self, dtype: torch.dtype, count: int) -> bool:
-        """So many numbers become fewer bytes."""
+        """That many numbers become fewer bytes."""
         raw = count * dtype.itemsize
         return dtype in _FLOATS and raw >= _SMALL and self.encoded_bytes(dtype, count) < raw
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codecs of the library in torch's own operations, for devices and dtypes that it has none for: the same bytes.
 
-Each `encode` takes a flat tensor and gives its bytes, and whether the codec takes its values: a tensor, so that nobody
+Each `encode` takes a flat tensor and gives its bytes, and whether the codec takes its values: a tensor, so that nothing
 waits for the device; None where it takes all.
 """
 

@@ -72,7 +72,7 @@ class Recording:
         """`outside`: addresses of what is the caller's."""
         self._codec = codec
         self._outside = outside
-        self._memories: dict[int, _Memory] = {}  # by address, which nobody else gets while they are held
+        self._memories: dict[int, _Memory] = {}  # by address, which are not reused while they are held
         self._kept: list[Tensor] = []
         self.encoded_bytes = 0
         self.encoded_from = 0  # bytes that these were
@@ -97,7 +97,7 @@ class Recording:
         return SavedView(tensor, memory)
 
     def seal(self, held: Set[int], cautious: bool = False) -> None:
-        """Encodes what is at none of the addresses `held` and belongs to nobody else. `cautious`: nor what a codec
+        """Encodes what is at none of the addresses `held` and has no other owner. `cautious`: nor what a codec
         takes only because it is all zeros as yet."""
         tried = []
         for address, memory in self._memories.items():
