@@ -57,7 +57,7 @@ def test_wave_adjoint(monkeypatch):
     truth[25:35, 20:40] = 0.6
     observed = example.misfit_of(truth, np.zeros((example.STEPS, 10))).seen
     plain = example.misfit_of(np.ones_like(truth), observed).misfit()
-    (misfit,) = numbers(r"misfit ([\d.]+); the gradient has the bits of keeping everything", shown)
+    (misfit,) = numbers(r"misfit ([\d.]+); the gradient is bit-identical to keeping everything", shown)
     assert misfit == pytest.approx(plain, abs=1e-6) and plain > 1e-3
     found, by_differences = numbers(r"along a direction: (-?[\d.]+), by finite differences (-?[\d.]+)", shown)
     assert found == pytest.approx(by_differences, rel=1e-5) and abs(found) > 1e-4
