@@ -33,26 +33,31 @@ struct Lists {
 // Inputs of a stretch: those of a word of bits.
 inline constexpr std::int64_t kStretch = 64;
 
-// The inputs that are not 0, of some rows: in rising order of inputs and, of one input, of rows. Each
-// stretch has a place of its own, so that threads can find them side by side.
+// The inputs that are not 0, of some rows. Each stretch has a list of its own for every kEventRows rows, so
+// that threads can find them side by side and a row's number is short.
 template <class Number>
 struct Events {
-  std::uint16_t* inputs = nullptr;
-  std::uint32_t* rows = nullptr;
-  Number* values = nullptr;        // null: all are 1
-  std::int32_t* counts = nullptr;  // of each stretch
-  std::int64_t room = 0;           // of a stretch; of the last one as much as its inputs need
+  std::uint16_t* rows = nullptr;
+  Number* values = nullptr;         // null: all are 1
+  std::uint32_t* starts = nullptr;  // [lists,kStretch + 1]
+  std::int64_t inputs = 0, most = 0;
 
   // With room for all inputs of that many rows.
   static Events at(Carver& carver, std::int64_t inputs, std::int64_t rows, bool ones) {
-    return {carver.take<std::uint16_t>(inputs * rows), carver.take<std::uint32_t>(inputs * rows),
+    const std::int64_t lists = (rows + kEventRows - 1) / kEventRows * words_of(inputs);
+    return {carver.take<std::uint16_t>(inputs * rows),
             ones ? nullptr : carver.take<Number>(inputs * rows),
-            carver.take<std::int32_t>(words_of(inputs)), kStretch * rows};
+            carver.take<std::uint32_t>(lists * (kStretch + 1)), inputs, rows};
   }
-  EventList<Number> of(std::int64_t stretch) const {
-    const std::int64_t first = stretch * room;
-    return {counts[stretch], stretch * kStretch, inputs + first, rows + first,
-            values == nullptr ? nullptr : values + first};
+  // Stretch by stretch of the first rows, then of the next.
+  std::int64_t lists() const { return (most + kEventRows - 1) / kEventRows * words_of(inputs); }
+  EventList<Number> of(std::int64_t list) const {
+    const std::int64_t first = list % words_of(inputs) * kStretch;
+    const std::int64_t row = list / words_of(inputs) * kEventRows;
+    const std::int64_t place = row * inputs + first * std::min(most - row, kEventRows);
+    return {first,        std::min(inputs - first, kStretch),
+            row,          starts + list * (kStretch + 1),
+            rows + place, values == nullptr ? nullptr : values + place};
   }
 };
 
@@ -85,33 +90,37 @@ std::int32_t count_events(const Rows<Number>& row, std::int64_t samples, std::in
   return count;
 }
 
-// Fills a stretch with the events of some time steps, of `samples` rows each. With `all`, inputs that
-// are 0 are among them.
+// Fills the lists of a stretch with the events of some time steps, of `samples` rows each: more than one
+// only where all rows are kEventRows at most. With `all`, inputs that are 0 are among them.
 template <class Number>
 void find_events(std::span<const Rows<Number>> steps, std::int64_t samples, std::int64_t stretch,
                  std::int64_t inputs, bool all, const Events<Number>& events) {
-  std::array<std::int32_t, kStretch + 1>
-      places{};  // of the next event of each input; at first their counts
-  const auto each_row = [&](const auto& each) {
-    for (std::size_t t = 0; t < steps.size(); ++t) {
-      for (std::int64_t b = 0; b < samples; ++b) {
-        const auto row = static_cast<std::uint32_t>(static_cast<std::int64_t>(t) * samples + b);
-        for_each_event(steps[t], b, stretch, inputs, all,
-                       [&](std::int64_t i, Number value) { each(i, row, value); });
+  for (std::int64_t list = stretch; list < events.lists(); list += words_of(inputs)) {
+    const std::int64_t place = events.of(list).rows - events.rows;
+    const std::int64_t first_row = events.of(list).first_row;
+    const std::int64_t last_row = std::min(samples, first_row + kEventRows);
+    // Of the next event of each input; at first their counts.
+    std::array<std::uint32_t, kStretch + 1> places{};
+    const auto each_row = [&](const auto& each) {
+      for (std::size_t t = 0; t < steps.size(); ++t) {
+        for (std::int64_t b = first_row; b < last_row; ++b) {
+          const std::int64_t row = static_cast<std::int64_t>(t) * samples + b - first_row;
+          for_each_event(steps[t], b, stretch, inputs, all, [&](std::int64_t i, Number value) {
+            each(i, static_cast<std::uint16_t>(row), value);
+          });
+        }
       }
-    }
-  };
-  each_row(
-      [&](std::int64_t i, std::uint32_t, Number) { ++places[static_cast<std::size_t>(i + 1)]; });
-  std::partial_sum(places.begin(), places.end(), places.begin());
-  events.counts[stretch] = places.back();
-  const std::int64_t first = stretch * events.room;
-  each_row([&](std::int64_t i, std::uint32_t row, Number value) {
-    const std::int64_t e = first + places[static_cast<std::size_t>(i)]++;
-    events.inputs[e] = static_cast<std::uint16_t>(stretch * kStretch + i);
-    events.rows[e] = row;
-    if (events.values != nullptr) events.values[e] = value;
-  });
+    };
+    each_row(
+        [&](std::int64_t i, std::uint16_t, Number) { ++places[static_cast<std::size_t>(i + 1)]; });
+    std::partial_sum(places.begin(), places.end(), places.begin());
+    std::ranges::copy(places, events.starts + list * (kStretch + 1));
+    each_row([&](std::int64_t i, std::uint16_t row, Number value) {
+      const std::int64_t e = place + places[static_cast<std::size_t>(i)]++;
+      events.rows[e] = row;
+      if (events.values != nullptr) events.values[e] = value;
+    });
+  }
 }
 
 }  // namespace ebb

@@ -182,12 +182,14 @@ void Connection<Number>::forward(std::int64_t samples, std::int64_t unit, std::i
       for (std::int64_t b = 0; b < samples; ++b) std::copy_n(start, count, own + b * row);
     }
     const std::int64_t block = unit / kEventWidth;
-    for (std::int64_t stretch = 0; stretch < words_of(inputs); ++stretch) {
-      const EventList<Number> list = events.of(stretch);
+    for (std::int64_t i = 0; i < events.lists(); ++i) {
+      const EventList<Number> list = events.of(i);
+      Number* const of_rows = own + list.first_row * row;
       if (is_sparse_) {
-        sparse_forward(gate, block, list, own, row);
+        sparse_forward(gate, block, list, of_rows, row);
       } else {
-        add_weights(list, panels_.data() + panel(gate, block) + list.first * kEventWidth, own, row);
+        add_weights(list, panels_.data() + panel(gate, block) + list.first * kEventWidth, of_rows,
+                    row);
       }
     }
   }
@@ -199,12 +201,14 @@ void Connection<Number>::sparse_forward(std::int64_t gate, std::int64_t block,
                                         std::int64_t row) const {
   const std::int64_t before = block % together_ * kEventWidth, stride = group_blocks(block);
   const std::uint32_t* const of_inputs = starts(gate, block);
-  for (std::int64_t i = 0; i < events.count; ++i) {
-    const std::uint32_t* const begins = of_inputs + events.inputs[i] * stride;
-    const Number value = events.values == nullptr ? Number{1} : events.values[i];
-    Number* const own = sums + events.rows[i] * row;
-    for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
-      own[units_[e] - before] += value * values_[e];
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    const std::uint32_t* const begins = of_inputs + (events.first + i) * stride;
+    for (std::uint32_t event = events.starts[i]; event < events.starts[i + 1]; ++event) {
+      const Number value = events.value(event);
+      Number* const own = sums + events.rows[event] * row;
+      for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
+        own[units_[e] - before] += value * values_[e];
+      }
     }
   }
 }

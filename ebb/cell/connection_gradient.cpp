@@ -124,12 +124,14 @@ void Connection<Number>::add_events(std::int64_t gate, std::int64_t block,
   }
   const std::int64_t before = block % together_ * kEventWidth, stride = group_blocks(block);
   const std::uint32_t* const of_inputs = starts(gate, block);
-  for (std::int64_t i = 0; i < events.count; ++i) {
-    const std::uint32_t* const begins = of_inputs + events.inputs[i] * stride;
-    const Number value = events.values == nullptr ? Number{1} : events.values[i];
-    const Number* const own = d + events.rows[i] * kEventWidth;
-    for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
-      of_entries_[e] += value * own[units_[e] - before];
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    const std::uint32_t* const begins = of_inputs + (events.first + i) * stride;
+    for (std::uint32_t event = events.starts[i]; event < events.starts[i + 1]; ++event) {
+      const Number value = events.value(event);
+      const Number* const own = d + events.rows[event] * kEventWidth;
+      for (std::uint32_t e = begins[0]; e < begins[1]; ++e) {
+        of_entries_[e] += value * own[units_[e] - before];
+      }
     }
   }
 }
@@ -149,9 +151,10 @@ void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<N
       }
     }
   });
-  // How many time steps from t on have room for the events of every stretch.
+  // How many time steps from t on have room for the events of every stretch, and numbers for their rows.
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(kEventRows / samples, 1));
   const auto fitting = [&](std::size_t t) {
-    std::size_t count = rows.size() - t;
+    std::size_t count = std::min(rows.size() - t, most);
     for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
       const std::int64_t inputs = std::min(kStretch, shape_.inputs - stretch * kStretch);
       std::int64_t found = 0;
@@ -177,8 +180,10 @@ void Connection<Number>::event_gradient(Workers& workers, std::span<const Rows<N
                                           static_cast<std::int64_t>(rows.size()) * samples;
       for (std::int64_t piece = from; piece < to; ++piece) {
         copy_block(piece / blocks(), piece % blocks(), all, own, kEventWidth, block);
-        for (std::int64_t stretch = 0; stretch < stretches; ++stretch) {
-          add_events(piece / blocks(), piece % blocks(), s.events.of(stretch), block);
+        for (std::int64_t i = 0; i < s.events.lists(); ++i) {
+          const EventList<Number> list = s.events.of(i);
+          add_events(piece / blocks(), piece % blocks(), list,
+                     block + list.first_row * kEventWidth);
         }
       }
     };

@@ -46,7 +46,7 @@ void Layer<Number>::start(Workers& workers, const Number* fields, const std::byt
       unpack_bits(forward_.bits + b * words, hidden, forward_.spikes + b * hidden);
     }
   }
-  if (forward_.own.inputs != nullptr) {
+  if (forward_.own.rows != nullptr) {
     connections_[1].find_events(output(fields), place_.batch, 0, words, forward_.own);
   }
 }
@@ -92,7 +92,7 @@ void Layer<Number>::hear(std::int64_t from, std::int64_t to, const Number* after
                 forward_.bits + b * words_of(hidden) + from);
     }
   }
-  if (forward_.own.inputs != nullptr) {
+  if (forward_.own.rows != nullptr) {
     connections_[1].find_events(output(after), place_.batch, from, to, forward_.own);
   }
 }
@@ -101,7 +101,7 @@ template <class Number>
 void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const std::uint8_t* idle,
                             const Number* before, Number* after, Number* saved) {
   const std::int64_t batch = place_.batch, hidden = options_.hidden;
-  if (forward_.input.inputs != nullptr) {
+  if (forward_.input.rows != nullptr) {
     workers.split(words_of(options_.input), 1, [&](std::int64_t from, std::int64_t to) {
       connections_[0].find_events(input, batch, from, to, forward_.input);
     });
@@ -144,7 +144,7 @@ void Layer<Number>::forward(Workers& workers, const Rows<Number>& input, const s
       loops_.forward(block);
     }
   });
-  if (!shape_.events && forward_.own.inputs == nullptr) return;
+  if (!shape_.events && forward_.own.rows == nullptr) return;
   dropped_ = 0;
   if (most_ < hidden) {
     workers.split(batch, 1, [&](std::int64_t from, std::int64_t to) { drop(from, to); });

@@ -10,27 +10,28 @@ namespace ebb {
 // A multiple of every packed_width.
 inline constexpr std::int64_t kEventWidth = 48;
 
-// Event e: input inputs[e] of row rows[e] is values[e]; `values` null: 1. Weights begin with those of
-// input `first`.
+// Events of some inputs, from `first` on, in rising order of inputs and, of one input, of rows: those of
+// input first + i are [starts[i], starts[i + 1]), and event e is values[e] in row rows[e] of those that
+// begin at `first_row`. `values` null: 1. Weights begin with those of input `first`.
 template <class Number>
 struct EventList {
-  std::int64_t count = 0, first = 0;
-  const std::uint16_t* inputs = nullptr;
-  const std::uint32_t* rows = nullptr;
+  std::int64_t first = 0, inputs = 0, first_row = 0;
+  const std::uint32_t* starts = nullptr;
+  const std::uint16_t* rows = nullptr;
   const Number* values = nullptr;
 
-  // Where the weights of event e's input are.
-  std::int64_t place(std::int64_t e) const { return inputs[e] - first; }
+  Number value(std::uint32_t e) const { return values == nullptr ? Number{1} : values[e]; }
 };
+inline constexpr std::int64_t kEventRows = 1 << 16;
 
-// For each event, in their order: the sums of its row, `stride` from row to row, += the weights of its
-// input, kEventWidth each, times its value.
+// For each event, in their order: the sums of its row, `stride` from row to row and first_row's first, +=
+// the weights of its input, kEventWidth each, times its value.
 template <class Number>
 void add_weights(const EventList<Number>& events, const Number* weights, Number* sums,
                  std::int64_t stride);
 
-// For each event, in their order: the weights of its input += what d has for its row, kEventWidth
-// each, times its value.
+// For each event, in their order: the weights of its input += what d has for its row, kEventWidth each and
+// first_row's first, times its value.
 template <class Number>
 void add_to_weights(const EventList<Number>& events, const Number* d, Number* weights);
 

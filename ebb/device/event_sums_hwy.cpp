@@ -31,41 +31,78 @@ HWY_INLINE void call_for(const float* row) {
   for (std::int64_t line = 0; line < kEventWidth; line += 16) hwy::Prefetch(row + line);
 }
 
-// Row to(e) += row from(e), times the event's value.
-template <class From, class To>
-HWY_INLINE void add_rows(const EventList<float>& events, const From& from, const To& to) {
+// to += from, times the value if there are values.
+template <bool has_values>
+HWY_INLINE hn::Vec<Vectors> added(hn::Vec<Vectors> to, hn::Vec<Vectors> from,
+                                  hn::Vec<Vectors> value) {
+  if constexpr (has_values) return hn::MulAdd(value, from, to);
+  return hn::Add(to, from);
+}
+
+// The weights of an input in registers, for all rows that it is in.
+template <bool has_values>
+HWY_INLINE void add_weights_of(const EventList<float>& events, const float* HWY_RESTRICT weights,
+                               float* HWY_RESTRICT sums, std::int64_t stride) {
   const Vectors d;
-  const float* const HWY_RESTRICT values = events.values;
-  for (std::int64_t e = 0; e < events.count; ++e) {
-    const float* const row = from(e);
-    float* const sums = to(e);
-    if (values == nullptr) {
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    const std::uint32_t end = events.starts[i + 1];
+    if (events.starts[i] == end) continue;
+    hn::Vec<Vectors> of_input[kVectors];
+#pragma GCC unroll 16
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      of_input[v] = hn::LoadU(d, weights + i * kEventWidth + v * kLanes);
+    }
+    for (std::uint32_t e = events.starts[i]; e < end; ++e) {
+      float* const own = sums + events.rows[e] * stride;
+      const auto value = has_values ? hn::Set(d, events.values[e]) : hn::Zero(d);
 #pragma GCC unroll 16
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        float* const own = sums + v * kLanes;
-        hn::StoreU(hn::Add(hn::LoadU(d, own), hn::LoadU(d, row + v * kLanes)), d, own);
-      }
-    } else {
-      const auto value = hn::Set(d, values[e]);
-#pragma GCC unroll 16
-      for (std::int64_t v = 0; v < kVectors; ++v) {
-        float* const own = sums + v * kLanes;
-        hn::StoreU(hn::MulAdd(value, hn::LoadU(d, row + v * kLanes), hn::LoadU(d, own)), d, own);
+        const auto sum = hn::LoadU(d, own + v * kLanes);
+        hn::StoreU(added<has_values>(sum, of_input[v], value), d, own + v * kLanes);
       }
     }
   }
 }
 
 void add(const EventList<float>& events, const float* weights, float* sums, std::int64_t stride) {
-  add_rows(
-      events, [&](std::int64_t e) HWY_ATTR { return weights + events.place(e) * kEventWidth; },
-      [&](std::int64_t e) HWY_ATTR { return sums + events.rows[e] * stride; });
+  if (events.values == nullptr) {
+    add_weights_of<false>(events, weights, sums, stride);
+  } else {
+    add_weights_of<true>(events, weights, sums, stride);
+  }
+}
+
+// The sums of an input's weights in registers, over all rows that it is in.
+template <bool has_values>
+HWY_INLINE void add_to_weights_of(const EventList<float>& events, const float* HWY_RESTRICT rows,
+                                  float* HWY_RESTRICT weights) {
+  const Vectors d;
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    const std::uint32_t end = events.starts[i + 1];
+    if (events.starts[i] == end) continue;
+    float* const own = weights + i * kEventWidth;
+    hn::Vec<Vectors> sums[kVectors];
+#pragma GCC unroll 16
+    for (std::int64_t v = 0; v < kVectors; ++v) sums[v] = hn::LoadU(d, own + v * kLanes);
+    for (std::uint32_t e = events.starts[i]; e < end; ++e) {
+      const float* const row = rows + events.rows[e] * kEventWidth;
+      const auto value = has_values ? hn::Set(d, events.values[e]) : hn::Zero(d);
+#pragma GCC unroll 16
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        sums[v] = added<has_values>(sums[v], hn::LoadU(d, row + v * kLanes), value);
+      }
+    }
+#pragma GCC unroll 16
+    for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, own + v * kLanes);
+  }
 }
 
 void add_to(const EventList<float>& events, const float* d, float* weights) {
-  add_rows(
-      events, [&](std::int64_t e) HWY_ATTR { return d + events.rows[e] * kEventWidth; },
-      [&](std::int64_t e) HWY_ATTR { return weights + events.place(e) * kEventWidth; });
+  if (events.values == nullptr) {
+    add_to_weights_of<false>(events, d, weights);
+  } else {
+    add_to_weights_of<true>(events, d, weights);
+  }
 }
 
 // A row's sums in registers.

@@ -9,21 +9,23 @@ namespace ebb {
 template <class Number>
 void plain_add_weights(const EventList<Number>& events, const Number* weights, Number* sums,
                        std::int64_t stride) {
-  for (std::int64_t e = 0; e < events.count; ++e) {
-    const Number* const from = weights + events.place(e) * kEventWidth;
-    Number* const to = sums + events.rows[e] * stride;
-    const Number value = events.values == nullptr ? Number{1} : events.values[e];
-    for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += value * from[j];
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    const Number* const from = weights + i * kEventWidth;
+    for (std::uint32_t e = events.starts[i]; e < events.starts[i + 1]; ++e) {
+      Number* const to = sums + events.rows[e] * stride;
+      for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += events.value(e) * from[j];
+    }
   }
 }
 
 template <class Number>
 void plain_add_to_weights(const EventList<Number>& events, const Number* d, Number* weights) {
-  for (std::int64_t e = 0; e < events.count; ++e) {
-    const Number* const from = d + events.rows[e] * kEventWidth;
-    Number* const to = weights + events.place(e) * kEventWidth;
-    const Number value = events.values == nullptr ? Number{1} : events.values[e];
-    for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += value * from[j];
+  for (std::int64_t i = 0; i < events.inputs; ++i) {
+    Number* const to = weights + i * kEventWidth;
+    for (std::uint32_t e = events.starts[i]; e < events.starts[i + 1]; ++e) {
+      const Number* const from = d + events.rows[e] * kEventWidth;
+      for (std::int64_t j = 0; j < kEventWidth; ++j) to[j] += events.value(e) * from[j];
+    }
   }
 }
 

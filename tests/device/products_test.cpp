@@ -100,16 +100,19 @@ void parts_have_the_bits_of_the_whole() {
 template <class TypeParam>
 void event_sums_are_right() {
   constexpr std::size_t width = kEventWidth, inputs = 7, rows = 5, stride = kEventWidth + 3;
-  constexpr std::int64_t first = 100;
   const auto weights = drawn<TypeParam>(inputs * width, 1), d = drawn<TypeParam>(rows * width, 2);
   // Some inputs of some rows, in rising order of inputs, with a row that comes twice for one input.
-  const std::vector<std::uint16_t> of_inputs{100, 100, 101, 103, 103, 103, 106};
-  const std::vector<std::uint32_t> of_rows{0, 4, 2, 1, 1, 3, 0};
+  const std::vector<std::uint16_t> of_inputs{0, 0, 1, 3, 3, 3, 6};
+  const std::vector<std::uint16_t> of_rows{0, 4, 2, 1, 1, 3, 0};
+  const std::vector<std::uint32_t> starts{0, 2, 3, 3, 6, 6, 6, 7};
   const auto values = drawn<TypeParam>(of_inputs.size(), 3);
   for (const bool valued : {false, true}) {
-    const EventList<TypeParam> events{static_cast<std::int64_t>(of_inputs.size()), first,
-                                      of_inputs.data(), of_rows.data(),
-                                      valued ? values.data() : nullptr};
+    const EventList<TypeParam> events{.first = 100,
+                                      .inputs = inputs,
+                                      .first_row = 0,
+                                      .starts = starts.data(),
+                                      .rows = of_rows.data(),
+                                      .values = valued ? values.data() : nullptr};
     const auto before = drawn<TypeParam>(rows * stride, 4);
     auto sums = before;
     add_weights<TypeParam>(events, weights.data(), sums.data(), stride);
@@ -119,7 +122,7 @@ void event_sums_are_right() {
     std::vector<double> right_added(weights.begin(), weights.end());
     for (std::size_t e = 0; e < of_inputs.size(); ++e) {
       const double value = valued ? static_cast<double>(values[e]) : 1.0;
-      const std::size_t input = of_inputs[e] - first, row = of_rows[e];
+      const std::size_t input = of_inputs[e], row = of_rows[e];
       for (std::size_t j = 0; j < width; ++j) {
         right_sums[row * stride + j] += value * static_cast<double>(weights[input * width + j]);
         right_added[input * width + j] += value * static_cast<double>(d[row * width + j]);
