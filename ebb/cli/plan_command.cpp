@@ -141,10 +141,8 @@ void answer_plan(const PlanWords& words, const PlanRequest& request, std::ostrea
     const auto least = least_budget(request.chain, request.platform, request.options);
     const PlanQuestion question{request.chain, request.platform, request.options};
     if (words.view) {
-      write_page(
-          "--view", *words.view,
-          plan_page(
-              {.question = question, .plan = plan, .plan_seconds = plan_seconds, .least = least}));
+      write_page("--view", *words.view,
+                 plan_page({.question = question, .plan = plan, .least = least}));
     }
     if (words.json) {
       out << to_json(plan, steps, plan_seconds, least, &question) << '\n';
@@ -219,6 +217,8 @@ void answer_strategies(const PlanWords& words, std::ostream& out) {
 
 void answer(const PlanWords& words, std::ostream& out) {
   if (words.strategies) {
+    if (words.view)
+      fail(ErrorCode::invalid_argument, "--view is for one plan; leave out --strategies");
     answer_strategies(words, out);
     return;
   }

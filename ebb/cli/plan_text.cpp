@@ -9,6 +9,7 @@
 
 #include "ebb/core/layout.h"
 #include "ebb/core/units.h"
+#include "ebb/plan/words.h"
 
 namespace ebb {
 namespace {
@@ -100,12 +101,6 @@ void add_memory(Lines& lines, const PlanAnswer& answer) {
 }
 
 }  // namespace
-
-std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain) {
-  if (!options.slots || budget == kUnlimited) return format_bytes(budget);
-  const Bytes slots = budget / std::max<Bytes>(chain.at(0).state, 1);
-  return std::to_string(slots) + (slots == 1 ? " slot (" : " slots (") + format_bytes(budget) + ")";
-}
 
 void write_summary(const PlanAnswer& answer, std::ostream& out) {
   const Bytes budget = answer.plan.machine.platform.fast;

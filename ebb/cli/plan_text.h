@@ -33,7 +33,4 @@ void write_sweep(const Chain& chain, const PlanOptions& options, std::span<const
 // The table of strategies.
 void write_strategies(std::span<const StrategyRow> rows, std::ostream& out);
 
-// "12 KiB", or "3 slots (12 KiB)" in the accounting of --slots.
-std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain);
-
 }  // namespace ebb

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/view_command.h"
 
-#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <ostream>
 #include <system_error>
@@ -27,7 +27,8 @@ The page is one HTML file that needs no network and no server. It shows
   run         ebb train --json wrote: loss, measure, gradients
 
 ebb plan --view FILE makes the page of a plan at once.
-Exit codes: 0 done, 2 bad usage or input, 4 a file cannot be read or written.
+FILE may be - for standard input. Exit codes: 0 done, 2 bad usage or input, 3 the
+plan does not fit, 4 a file cannot be read or written.
 
 Examples
   ebb plan --steps 300 --state 1MiB --tape 4MiB --budget 60MiB --json > plan.json
@@ -43,7 +44,7 @@ struct ViewWords {
 std::filesystem::path page_path(const std::string& input) {
   std::filesystem::path path = std::filesystem::path(input).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
-  if (path.filename().empty() || path.filename() == "." || path.filename() == "..")
+  if (path.filename().empty() || path.filename() == "." || path.filename() == ".." || path == "-")
     return "page.html";
   std::error_code ignored;
   const std::filesystem::path name =
@@ -52,15 +53,16 @@ std::filesystem::path page_path(const std::string& input) {
 }
 
 void answer_view(const ViewWords& words, std::ostream& out) {
+  const std::string input = words.input == "-" ? "/dev/stdin" : words.input;
   const std::filesystem::path path =
       words.output.empty() ? page_path(words.input) : std::filesystem::path(words.output);
   std::error_code ignored;
-  if (std::filesystem::equivalent(path, words.input, ignored)) {
+  if (std::filesystem::equivalent(path, input, ignored)) {
     fail(ErrorCode::invalid_argument, "-o is '", shown(path.string()),
          "', the file to show; give another name");
   }
   if (path != "-") check_page_path("-o", path);
-  const std::string page = file_page(words.input);
+  const std::string page = file_page(input);
   if (path == "-") {
     out << page;
     return;
@@ -73,6 +75,9 @@ void answer_view(const ViewWords& words, std::ostream& out) {
 
 void check_page_path(std::string_view option, const std::filesystem::path& path) {
   std::error_code ignored;
+  if (path == "-") {
+    fail(ErrorCode::invalid_argument, option, " is '-'; give the name of a file");
+  }
   if (path.empty() || std::filesystem::is_directory(path, ignored)) {
     fail(ErrorCode::invalid_argument, option, " is '", shown(path.string()),
          path.empty() ? "'; give the name of a file"
@@ -88,7 +93,20 @@ void check_page_path(std::string_view option, const std::filesystem::path& path)
 void write_page(std::string_view option, const std::filesystem::path& path,
                 const std::string& page) {
   check_page_path(option, path);
-  replace_file(path, page);
+  std::error_code ignored;
+  // A link stays one; a pipe or a device is written to, not replaced.
+  std::filesystem::path target = path;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(target, ignored); ++links) {
+    target = target.parent_path() / std::filesystem::read_symlink(target, ignored);
+  }
+  if (!std::filesystem::exists(target, ignored) ||
+      std::filesystem::is_regular_file(target, ignored)) {
+    replace_file(target, page);
+    return;
+  }
+  std::ofstream file(target, std::ios::binary);
+  file << page;
+  if (!file.flush()) fail(ErrorCode::io, "'", shown(path.string()), "' cannot be written");
 }
 
 Command declare_view(CLI::App& app) {

@@ -65,7 +65,9 @@ class Replay {
   Bytes working_set(Bytes live, Bytes scratch) const;
   Bytes others() const;
   void note_fast();
-  void check_fast(Bytes live, Bytes scratch);
+  Bytes check_fast(Bytes live, Bytes scratch);
+  void hold_fast(Bytes live, Bytes scratch);
+  void tell_levels(const Reverse& action, Bytes live, Bytes held) const;
   void check_tier(Place place);
   void wait(double until);
 
@@ -149,7 +151,7 @@ void Replay::check_forward(std::int64_t from, std::int64_t to, const char* verb)
 // Runs steps [from,to) on the compute lane; their tapes, if any, are held already.
 void Replay::pass(std::int64_t from, std::int64_t to, double seconds) {
   const Largest::Sizes most = largest_.over(chain_, from, to);
-  check_fast(std::max(most.live, chain_.live(to)), most.scratch);
+  hold_fast(std::max(most.live, chain_.live(to)), most.scratch);
   wait(work_.free);
   compute(seconds);
   live_ = to;
@@ -198,6 +200,7 @@ void Replay::run(const Reverse& action) {
   const bool first_is_largest = chain_.is_uniform() || machine_.working.has_value();
   const Bytes live = live_bytes();
   const std::int64_t checked = first_is_largest ? action.to - 1 : action.from;
+  const Bytes held = fast().bytes;
   for (std::int64_t step = action.to - 1; step >= checked; --step) {
     if (step + 1 < left_) set_left(step + 1);
     check_fast(live, chain_.at(step).scratch);
@@ -209,6 +212,7 @@ void Replay::run(const Reverse& action) {
     free = std::max(free, times.free);
   });
   wait(free);
+  if (watch_ != nullptr) tell_levels(action, live, held);
   fast().tapes.erase(action.from, action.to);
   tapes_.erase(action.from, action.to);
   set_left(action.from);
@@ -250,7 +254,7 @@ void Replay::run(const Copy& action) {
   touch(action, arrival);
   const Bytes live = live_bytes();
   keep(action, arrival);
-  check_fast(std::max(live, live_bytes()), 0);
+  hold_fast(std::max(live, live_bytes()), 0);
   if (action.to.is_slow()) check_tier(action.to);
 }
 
@@ -328,7 +332,7 @@ void Replay::run(const Drop& action) {
   const Times* const times = find(action.item, action.place, action.step);
   if (times == nullptr) refuse(name(action.place), " does not hold it");
   wait(times->free);
-  check_fast(live_bytes(), 0);
+  hold_fast(live_bytes(), 0);
   HeldPlace& held = store(action.place);
   held.release(size(action.item, action.step));
   if (action.item == Item::state) {
@@ -386,14 +390,34 @@ void Replay::note_fast() {
   watch_->held(Place::fast, add_bytes(working_set(live_bytes(), 0), others()), now_);
 }
 
-void Replay::check_fast(Bytes live, Bytes scratch) {
+Bytes Replay::check_fast(Bytes live, Bytes scratch) {
   const Bytes working = working_set(live, scratch);
   const Bytes all = add_bytes(working, others());
   done_.peak[0] = std::max(done_.peak[0], all);
-  if (watch_ != nullptr) watch_->held(Place::fast, all, now_);
   if (all > fast().allowed) {
     refuse("fast holds ", all, " bytes, ", working, " of them the working set; ", fast().allowed,
            " are allowed");
+  }
+  return all;
+}
+
+void Replay::hold_fast(Bytes live, Bytes scratch) {
+  const Bytes all = check_fast(live, scratch);
+  if (watch_ != nullptr) watch_->held(Place::fast, all, now_);
+}
+
+// Before the action runs: what fast, which holds `held` bytes now, holds at each of its steps.
+void Replay::tell_levels(const Reverse& action, Bytes live, Bytes held) const {
+  double at = now_;
+  for (std::int64_t step = action.to - 1; step >= action.from; --step) {
+    const StepCost& own = chain_.at(step);
+    const Bytes working = machine_.working ? *machine_.working
+                                           : add_bytes(add_bytes(live, own.scratch),
+                                                       add_bytes(own.tape, own.adjoint));
+    watch_->held(Place::fast, add_bytes(working, held == kUnlimited ? kUnlimited : held - own.tape),
+                 at);
+    if (held != kUnlimited) held -= own.tape;
+    at += chain_.backward_seconds(step, step + 1);
   }
 }
 

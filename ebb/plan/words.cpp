@@ -68,6 +68,12 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
 
 }  // namespace
 
+std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain) {
+  if (!options.slots || budget == kUnlimited) return format_bytes(budget);
+  const Bytes slots = budget / std::max<Bytes>(chain.at(0).state, 1);
+  return std::to_string(slots) + (slots == 1 ? " slot (" : " slots (") + format_bytes(budget) + ")";
+}
+
 Bytes everything_bytes(const Chain& chain, const PlanOptions& options) {
   PlanOptions all;
   all.strategy = "store_all";

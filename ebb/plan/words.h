@@ -30,6 +30,9 @@ struct OptionWords {
 // set included.
 Bytes everything_bytes(const Chain& chain, const PlanOptions& options);
 
+// "12 KiB", or "3 slots (12 KiB)" in the accounting of slots.
+std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain);
+
 // Every reader throws Error(invalid_argument) that names the word as the caller does, its value and
 // what is allowed; Error(io) for a file that cannot be read.
 class PlanReader {

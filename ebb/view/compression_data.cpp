@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "ebb/core/bytes.h"
@@ -9,7 +10,10 @@
 namespace ebb {
 namespace {
 
-Bytes bytes_in(const Json& row, const char* key) { return row.at(key).get<Bytes>(); }
+Bytes bytes_in(const Json& row, const char* key) {
+  const Json& value = row.at(key);
+  return value.is_number_integer() ? std::max<Bytes>(value.get<Bytes>(), 0) : 0;
+}
 
 std::string ratio_text(const Json& row) {
   const double before = row.at("stock_seconds").get<double>();
@@ -45,8 +49,9 @@ Json compression_data(const Json& json, std::string_view name) {
                         {"predicted", before},
                         {"measured", now}});
     }
-    cells.push_back({name_of(row), row.at("kind"), row.at("way"), format_bytes(before),
-                     format_bytes(now), moved > 0 ? format_bytes(moved) : "-", ratio_text(row),
+    cells.push_back({name_of(row), row.at("kind").get<std::string>(),
+                     row.at("way").get<std::string>(), format_bytes(before), format_bytes(now),
+                     moved > 0 ? format_bytes(moved) : "-", ratio_text(row),
                      number_text(row.at("cosine")), number_text(row.at("error"))});
   }
   Json figures = Json::array();
@@ -57,8 +62,7 @@ Json compression_data(const Json& json, std::string_view name) {
   add("Kept for backward", "stock_kept", "kept");
   add("Peak", "stock_peak", "peak");
   figures.push_back({"Time of a step", ratio_text(whole) + " x that before"});
-  return {{"kind", "compression"},
-          {"title", titled("What layers keep", name)},
+  return {{"title", titled("What layers keep", name)},
           {"figures", figures},
           {"bars",
            {{"title", "Layer by layer"},

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,30 +18,29 @@
 namespace ebb {
 namespace {
 
-constexpr int kPoints = 12;
+constexpr int kPoints = 12, kBoundPoints = 60;
 
-// Geometrically spaced, the least first.
-std::vector<Bytes> budgets_between(Bytes least, Bytes most) {
-  if (most <= least || least <= 0) return {least};
-  std::vector<Bytes> budgets;
-  const double ratio = static_cast<double>(most) / static_cast<double>(least);
-  for (int i = 0; i < kPoints; ++i) {
-    const double share = std::pow(ratio, static_cast<double>(i) / (kPoints - 1));
-    const auto budget = i + 1 == kPoints
-                            ? most
-                            : static_cast<Bytes>(std::floor(static_cast<double>(least) * share));
-    if (budgets.empty() || budget > budgets.back()) budgets.push_back(budget);
+// Geometrically spaced, the least first. From 0 on: 0, then from `unit` on.
+std::vector<Bytes> budgets_between(Bytes least, Bytes most, Bytes unit, int points) {
+  std::vector<Bytes> budgets{least};
+  const Bytes from = std::max(least, std::max<Bytes>(unit, 1));
+  if (most <= from) return budgets;
+  const double ratio = static_cast<double>(most) / static_cast<double>(from);
+  for (int i = 0; i < points; ++i) {
+    const double share = std::pow(ratio, static_cast<double>(i) / (points - 1));
+    const auto budget =
+        i + 1 == points ? most : static_cast<Bytes>(std::floor(static_cast<double>(from) * share));
+    if (budget > budgets.back()) budgets.push_back(budget);
   }
   return budgets;
 }
-
-using Seconds = std::chrono::duration<double>;
 
 class Clock {
  public:
   double seconds() const { return Seconds(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
+  using Seconds = std::chrono::duration<double>;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -58,50 +58,90 @@ std::optional<Plan> plan_in(const PlanQuestion& question, PlanOptions options, B
   }
 }
 
-Bytes most_of(const PlanQuestion& question, const PlanOptions& options) {
-  if (!options.slots) return everything_bytes(question.chain, options);
-  return scale_bytes(question.chain.at(0).state, std::max<std::int64_t>(1, question.chain.steps()));
-}
+// Points of one strategy, one at a time, from the budget `near` to both sides: a line that is cut short ends
+// earlier, and is no coarser.
+class Line {
+ public:
+  Line(const PlanQuestion& question, const std::string& strategy, Bytes near)
+      : question_(question), options_(question.options), near_(near) {
+    options_.strategy = strategy;
+    if (strategy != question.options.strategy) {
+      options_.intervals.clear();
+      options_.period.reset();
+    }
+  }
 
-struct Line {
-  std::vector<std::pair<Bytes, double>> points;
-  bool whole = true;  // time sufficed
+  const std::string& strategy() const { return options_.strategy; }
+  bool is_whole() const { return begun_ && next_ == budgets_.size(); }
+  // What the next point takes is not known before; it is taken to be what the last one took.
+  double seconds_a_point() const { return last_; }
+  void add(Bytes budget, double seconds) { points_.emplace_back(budget, seconds); }
+
+  void find_one() {
+    const Clock clock;
+    if (!begun_) {
+      begun_ = true;
+      begin();
+    }
+    if (next_ < budgets_.size()) {
+      const Bytes budget = budgets_[next_++];
+      if (const auto plan = plan_in(question_, options_, budget)) {
+        points_.emplace_back(plan->machine.platform.fast, plan->prediction.seconds);
+      }
+    }
+    last_ = clock.seconds();
+  }
+
+  std::vector<std::pair<Bytes, double>> points() const {
+    auto points = points_;
+    std::ranges::sort(points);
+    const auto same = std::ranges::unique(points);
+    points.erase(same.begin(), same.end());
+    return points;
+  }
+
+ private:
+  void begin() {
+    std::optional<Bytes> least;
+    try {
+      least = least_budget(question_.chain, question_.platform, options_);
+    } catch (const Error&) {
+      return;  // it cannot answer such a question
+    }
+    if (!least) return;
+    const Bytes state = question_.chain.steps() > 0 ? question_.chain.at(0).state : 1;
+    const Bytes most = options_.slots
+                           ? scale_bytes(state, std::max<std::int64_t>(1, question_.chain.steps()))
+                           : everything_bytes(question_.chain, options_);
+    budgets_ = budgets_between(*least, most, options_.slots ? state : 1, kPoints);
+    const auto away = [this](Bytes budget) {
+      return std::abs(
+          std::log((static_cast<double>(budget) + 1) / (static_cast<double>(near_) + 1)));
+    };
+    std::ranges::sort(budgets_, {}, away);
+  }
+
+  const PlanQuestion& question_;
+  PlanOptions options_;
+  Bytes near_;
+  bool begun_ = false;
+  std::vector<Bytes> budgets_;  // in the order in which they are tried
+  std::size_t next_ = 0;
+  double last_ = 0;
+  std::vector<std::pair<Bytes, double>> points_;
 };
 
-// The ends first, then ever closer, so that a line that is cut short is coarse and not half.
-Line line_of(const PlanQuestion& question, const PlanOptions& options, double allowance) {
-  const Clock clock;
-  Line line;
-  std::optional<Bytes> least;
-  try {
-    least = least_budget(question.chain, question.platform, options);
-  } catch (const Error&) {
-    return line;  // it cannot answer such a question
-  }
-  if (!least) return line;
-  const std::vector<Bytes> budgets = budgets_between(*least, most_of(question, options));
-  constexpr int order[kPoints] = {11, 0, 6, 3, 9, 1, 5, 8, 2, 4, 7, 10};
-  double last = 0;
-  for (const int i : order) {
-    if (i >= static_cast<int>(budgets.size())) continue;
-    const double before = clock.seconds();
-    // The next point takes about as long as the one before.
-    if (before + last > allowance) {
-      line.whole = false;
-      break;
-    }
-    if (const auto plan = plan_in(question, options, budgets[static_cast<std::size_t>(i)])) {
-      line.points.emplace_back(plan->machine.platform.fast, plan->prediction.seconds);
-    }
-    last = clock.seconds() - before;
-  }
-  std::ranges::sort(line.points);
-  return line;
-}
-
-Json bound_between(const PlanQuestion& question, const Machine& machine, Bytes least, Bytes most) {
+// Where a line has a point and between them: what the bound says there holds for all budgets below.
+Json bound_at(const PlanQuestion& question, const Machine& machine, std::vector<Bytes> budgets) {
+  std::ranges::sort(budgets);
+  const std::vector<Bytes> between =
+      budgets_between(budgets.front(), budgets.back(), 1, kBoundPoints);
+  budgets.insert(budgets.end(), between.begin(), between.end());
+  std::ranges::sort(budgets);
+  const auto same = std::ranges::unique(budgets);
+  budgets.erase(same.begin(), same.end());
   Json points = Json::array();
-  for (const Bytes budget : budgets_between(least, most)) {
+  for (const Bytes budget : budgets) {
     Machine own = machine;
     own.platform.fast = budget;
     points.push_back({budget, bound(question.chain, own).seconds});
@@ -113,42 +153,53 @@ Json bound_between(const PlanQuestion& question, const Machine& machine, Bytes l
 
 Json budget_curve(const PlanQuestion& question, const Plan& plan, double limit) {
   const Clock clock;
-  std::vector<std::string> names{question.options.strategy};
-  const auto add = [&names](std::string_view name) {
-    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  const Bytes own = plan.machine.platform.fast;
+  const Bytes near = own == kUnlimited ? plan.prediction.peak[0] : own;
+  std::vector<Line> lines;
+  const auto add = [&](std::string_view name) {
+    if (std::ranges::find(lines, name, &Line::strategy) == lines.end()) {
+      lines.emplace_back(question, std::string(name), near);
+    }
   };
+  add(question.options.strategy);
   add("auto");
   add(plan.strategy);
+  const std::size_t first = lines.size();
   for (const StrategyRow& row : strategies()) add(row.name);
-  Json lines = Json::array(), left_out = Json::array();
-  Bytes least = kUnlimited, most = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    PlanOptions options = question.options;
-    options.strategy = names[i];
-    if (i > 0) {
-      options.intervals.clear();
-      options.period.reset();
+  // A point for each line, then another one, as long as there is time for it.
+  const auto find_until = [&](double end, std::span<Line> some) {
+    for (bool any = true; any;) {
+      any = false;
+      for (Line& line : some) {
+        if (line.is_whole() || clock.seconds() + line.seconds_a_point() > end) continue;
+        line.find_one();
+        any = true;
+      }
     }
-    const double left = limit - clock.seconds();
-    if (left <= 0) {
-      left_out.push_back(names[i]);
-      continue;
-    }
-    // What is asked for gets most of the time.
-    const double share = i == 0 ? 0.6 : 1 / static_cast<double>(names.size() - i);
-    const Line line = line_of(question, options, left * share);
-    if (!line.whole) left_out.push_back(names[i]);
-    if (line.points.empty()) continue;
-    least = std::min(least, line.points.front().first);
-    most = std::max(most, line.points.back().first);
-    Json points = Json::array();
-    for (const auto& [budget, seconds] : line.points) points.push_back({budget, seconds});
-    lines.push_back({{"strategy", names[i]}, {"points", points}});
+  };
+  find_until(limit / 2, std::span(lines).first(first));
+  find_until(limit, lines);
+  for (Line& line : lines) {
+    const bool chosen =
+        line.strategy() == plan.strategy || line.strategy() == question.options.strategy;
+    if (chosen && own != kUnlimited) line.add(own, plan.prediction.seconds);
   }
-  return {
-      {"lines", lines},
-      {"bound", lines.empty() ? Json::array() : bound_between(question, plan.machine, least, most)},
-      {"left_out", left_out}};
+  Json found = Json::array(), left_out = Json::array();
+  std::vector<Bytes> budgets;
+  for (const Line& line : lines) {
+    if (!line.is_whole()) left_out.push_back(line.strategy());
+    const auto points = line.points();
+    if (points.empty()) continue;
+    Json listed = Json::array();
+    for (const auto& [budget, seconds] : points) {
+      budgets.push_back(budget);
+      listed.push_back({budget, seconds});
+    }
+    found.push_back({{"strategy", line.strategy()}, {"points", listed}});
+  }
+  return {{"lines", found},
+          {"bound", budgets.empty() ? Json::array() : bound_at(question, plan.machine, budgets)},
+          {"left_out", left_out}};
 }
 
 }  // namespace ebb

@@ -9,7 +9,7 @@ namespace ebb {
 
 // {"lines":[{"strategy":"auto","points":[[bytes,seconds],...]},...],"bound":[[bytes,seconds],...],"left_out":["chain",...]}: points
 // from each strategy's least budget to that of keeping everything. Plans of long chains take long to find: after `limit` seconds
-// strategies are left out, or have fewer points; "left_out" names them.
+// lines end closer to the plan, or are left out; "left_out" names them.
 Json budget_curve(const PlanQuestion& question, const Plan& plan, double limit);
 
 }  // namespace ebb

@@ -29,20 +29,17 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-// One object a line. The last line of a file that is being written may be cut off; of others that is an error.
+// One object a line. A last line without an end is one that is being written.
 std::vector<Json> lines_of(std::string_view text, std::string_view name) {
   std::vector<Json> lines;
-  while (!text.empty()) {
+  for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const bool ends = end != std::string_view::npos;
+    text.remove_prefix(ends ? end + 1 : text.size());
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Json json = Json::parse(line.begin(), line.end(), nullptr, false);
-    if (json.is_discarded()) {
-      if (text.empty() && !lines.empty()) break;
-      json = parse_json(line, std::string(name) + ": line " + std::to_string(lines.size() + 1));
-    }
-    lines.push_back(std::move(json));
+    if (!ends && !Json::accept(line.begin(), line.end())) break;
+    lines.push_back(parse_json(line, std::string(name) + ": line " + std::to_string(number)));
   }
   return lines;
 }
@@ -67,18 +64,21 @@ Json data_of_one(const Json& json, std::string_view name) {
 }
 
 // Of `ebb plan --json --actions` the first line says all; the report at the end of `ebb train --json` stands below its curves.
-Json data_of_lines(const std::vector<Json>& lines, std::string_view name) {
+Json data_of_lines(std::vector<Json> lines, std::string_view name) {
   if (!lines.empty() && lines.front().is_object() && lines.front().contains("question")) {
     return plan_data_from(lines.front(), name);
   }
   if (!lines.empty() && std::ranges::all_of(lines, is_report)) return report_data(lines, name);
   std::vector<Json> training;
   Json report, options;
-  for (const Json& line : lines) {
-    if (is_training_line(line)) training.push_back(line);
+  for (Json& line : lines) {
+    if (is_training_line(line)) {
+      training.push_back(std::move(line));
+      continue;
+    }
     if (!line.is_object()) continue;
-    if (line.value("event", "") == "plan") options = line;
     if (line.contains("report") && is_report(line["report"])) report = line["report"];
+    if (line.contains("event") && line["event"] == "plan") options = line;
   }
   if (training.empty() && options.is_null()) {
     fail(ErrorCode::invalid_argument, name, ": these lines of JSON are none that ebb shows; ",
@@ -89,38 +89,48 @@ Json data_of_lines(const std::vector<Json>& lines, std::string_view name) {
   return data;
 }
 
-Json data_of(std::string_view text, std::string_view name) {
-  const std::size_t last = text.find_last_not_of(" \t\r\n");
-  if (last == std::string_view::npos) {
-    fail(ErrorCode::invalid_argument, name, ": the file is empty; ", kWhatPagesShow);
-  }
-  text = text.substr(0, last + 1);
-  const std::size_t end = text.find('\n');
-  const std::string_view first = text.substr(0, end);
-  const bool lines = end != std::string_view::npos && Json::accept(first.begin(), first.end());
+// What else the library for JSON finds wrong, it says in a way of its own.
+template <class Make>
+Json guarded(std::string_view name, const Make& make) {
   try {
-    return lines ? data_of_lines(lines_of(text, name), name)
-                 : data_of_one(parse_json(text, name), name);
+    return make();
   } catch (const Json::exception& error) {
     fail(ErrorCode::invalid_argument, name, ": this JSON is not as ebb writes it: ", error.what());
   }
+}
+
+Json data_of(std::string_view text, std::string_view name) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) {
+    fail(ErrorCode::invalid_argument, name, ": the file is empty; ", kWhatPagesShow);
+  }
+  const std::size_t end = text.find('\n', begin);
+  const std::string_view first =
+      text.substr(begin, end == std::string_view::npos ? end : end - begin);
+  const bool more = end != std::string_view::npos &&
+                    text.find_first_not_of(" \t\r\n", end) != std::string_view::npos;
+  const bool lines = more && Json::accept(first.begin(), first.end());
+  return guarded(name, [&] {
+    return lines ? data_of_lines(lines_of(text, name), name)
+                 : data_of_one(parse_json(text, name), name);
+  });
 }
 
 // The options of a run, as far as they are there to be read.
 Json options_of(const std::filesystem::path& directory) {
   std::error_code ignored;
   if (!std::filesystem::exists(directory / "train.json", ignored)) return nullptr;
-  const Json json =
-      parse_json(read_text(directory / "train.json"), shown((directory / "train.json").string()));
+  // They only stand beside the curves: a file that is being replaced is no reason to show nothing.
+  const std::string text = read_text(directory / "train.json");
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   return json.is_object() && json.contains("options") ? json["options"] : Json(nullptr);
 }
 
+// The last name of a path.
 std::string title_of(const std::filesystem::path& path) {
-  std::filesystem::path clean = path.lexically_normal();
+  std::filesystem::path clean = std::filesystem::absolute(path).lexically_normal();
   if (clean.filename().empty()) clean = clean.parent_path();
-  return clean.filename().empty() || clean == "."
-             ? std::filesystem::absolute(path).lexically_normal().string()
-             : clean.filename().string();
+  return shown(clean.filename().string());
 }
 
 }  // namespace
@@ -132,21 +142,22 @@ std::string document_page(std::string_view text, std::string_view name) {
 }
 
 std::string file_page(const std::filesystem::path& path) {
-  const std::string name = shown(path.string());
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) {
-    return page_of(data_of(read_text(path), name));
-  }
-  if (!std::filesystem::exists(path / "metrics.jsonl", ignored)) {
+  if (!std::filesystem::is_directory(path, ignored))
+    return document_page(read_text(path), title_of(path));
+  const std::filesystem::path metrics = path / "metrics.jsonl";
+  if (!std::filesystem::is_regular_file(metrics, ignored)) {
     fail(
-        ErrorCode::invalid_argument, name,
+        ErrorCode::invalid_argument, shown(path.string()),
         ": there is no metrics.jsonl in this directory; give one that ebb train --out has written");
   }
-  const std::vector<Json> lines =
-      lines_of(read_text(path / "metrics.jsonl"), name + ": metrics.jsonl");
-  std::vector<Json> training;
-  std::ranges::copy_if(lines, std::back_inserter(training), is_training_line);
-  return page_of(training_data(training, options_of(path), title_of(path)));
+  return page_of(guarded(title_of(path), [&] {
+    std::vector<Json> training;
+    for (Json& line : lines_of(read_text(metrics), shown(metrics.string()))) {
+      if (is_training_line(line)) training.push_back(std::move(line));
+    }
+    return training_data(training, options_of(path), title_of(path));
+  }));
 }
 
 }  // namespace ebb

@@ -13,21 +13,24 @@
 namespace ebb {
 
 inline constexpr double kCurveSeconds = 3;
+// Plans of more actions take longer to replay than a page is waited for.
+inline constexpr std::int64_t kMostActions = 50'000'000;
 
 struct PlanPage {
   const PlanQuestion& question;
   const Plan& plan;
-  double plan_seconds = 0;
   std::optional<Bytes> least = {};
-  double curve_seconds =
-      kCurveSeconds;  // for plans at other budgets and by other strategies; 0: none are shown
+  // For plans at other budgets and by other strategies; 0: none are shown.
+  double curve_seconds = kCurveSeconds;
+  // Of plans with more it is not shown what happens when.
+  std::int64_t most_actions = kMostActions;
 };
 
 // The page of a plan.
 std::string plan_page(const PlanPage& of);
 
-// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict, CompressionReport.to_json, Trace::json, `ebb train --json` or
-// metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
+// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict and CompressionReport.to_json,
+// Trace::json, `ebb train --json` or metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
 // other text.
 std::string document_page(std::string_view text, std::string_view name);
 

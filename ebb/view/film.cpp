@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-constexpr double kTicks = 1e6;
+constexpr double kTicks = 1e9;
 constexpr std::array kWorkNames{"advance", "record", "reverse", "recover", "wait"};
 
 Json limit_json(Bytes limit) { return limit == kUnlimited ? Json(nullptr) : Json(limit); }

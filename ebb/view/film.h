@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happened when, in few enough pieces to be drawn: each event by itself or, where there are too many, what happened in each of
-// equal spans of time. Times are written in millionths of the whole.
+// equal spans of time. Times are written in billionths of the whole.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/view/plan_data.h"
 
-#include <chrono>
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -14,18 +13,19 @@
 #include "ebb/core/words.h"
 #include "ebb/plan/replay.h"
 #include "ebb/plan/strategies.h"
+#include "ebb/plan/words.h"
 #include "ebb/view/curve.h"
 #include "ebb/view/film.h"
+#include "ebb/view/run_data.h"
 
 namespace ebb {
 namespace {
 
-// A plan beyond this many actions takes longer to replay than anybody waits for a page.
-constexpr std::int64_t kMostActions = 50'000'000;
-
 class FilmWatch : public ReplayWatch {
  public:
-  FilmWatch(Film& film, const Machine& machine) : film_(film), tiers_(machine.platform.tiers) {}
+  // lanes[k]: of tier k's writes and of its reads.
+  FilmWatch(Film& film, std::vector<std::pair<std::size_t, std::size_t>> lanes)
+      : film_(film), lanes_(std::move(lanes)) {}
 
   void ran(const Action& action, double start, double end) override {
     std::visit(
@@ -45,8 +45,11 @@ class FilmWatch : public ReplayWatch {
     const bool slow = copy.to.is_slow() || copy.from.is_slow();
     const bool out = slow ? copy.to.is_slow() : copy.from == Place::work;
     const Place place = out ? copy.to : copy.from;
-    const std::size_t lane =
-        slow ? 1 + 2 * static_cast<std::size_t>(place.tier()) + (out ? 0 : 1) : 0;
+    std::size_t lane = 0;
+    if (slow) {
+      const auto& [writes, reads] = lanes_[static_cast<std::size_t>(place.tier())];
+      lane = out ? writes : reads;
+    }
     film_.moved(lane, out, copy.item == Item::tape, copy.step, bytes, start, end);
   }
   void waited(double start, double end) override {
@@ -58,7 +61,7 @@ class FilmWatch : public ReplayWatch {
 
  private:
   Film& film_;
-  const std::vector<Tier>& tiers_;
+  std::vector<std::pair<std::size_t, std::size_t>> lanes_;
 };
 
 Json film_data(const PlanPage& of) {
@@ -68,17 +71,22 @@ Json film_data(const PlanPage& of) {
                   .events = of.plan.prediction.actions,
                   .lanes = {"fast"},
                   .places = {{"fast", machine.platform.fast}}};
+  std::vector<std::pair<std::size_t, std::size_t>> lanes;
   for (const Tier& tier : machine.platform.tiers) {
-    shape.lanes.push_back(tier.name + " writes");
-    shape.lanes.push_back(tier.name + " reads");
+    const std::size_t writes = shape.lanes.size();
+    lanes.emplace_back(writes, tier.duplex ? writes + 1 : writes);
+    shape.lanes.push_back(tier.name + (tier.duplex ? " writes" : " transfers"));
+    if (tier.duplex) shape.lanes.push_back(tier.name + " reads");
     shape.places.push_back({tier.name, tier.capacity});
   }
   Film film(std::move(shape));
-  FilmWatch watch(film, machine);
+  FilmWatch watch(film, std::move(lanes));
   const auto cursor = of.plan.cursor();
   replay(of.question.chain, machine, *cursor,
          {.length_unknown = of.plan.length_unknown, .watch = &watch});
-  return film.json();
+  Json json = film.json();
+  json["sync"] = machine.sync;
+  return json;
 }
 
 const StrategyRow* row_of(std::string_view name) {
@@ -88,7 +96,9 @@ const StrategyRow* row_of(std::string_view name) {
   return nullptr;
 }
 
-std::string bytes_of(Bytes bytes) { return bytes == kUnlimited ? "no limit" : format_bytes(bytes); }
+std::string steps_text(std::int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
+}
 
 std::string strategy_text(const PlanPage& of) {
   std::string text = of.plan.strategy;
@@ -120,7 +130,7 @@ Json figures(const PlanPage& of) {
   const auto add = [&rows](const std::string& label, const std::string& text) {
     rows.push_back({label, text});
   };
-  add("Chain", std::to_string(of.question.chain.steps()) + " steps");
+  add("Chain", steps_text(of.question.chain.steps()));
   add(same ? "A step" : "A step, on average",
       "forward " + format_seconds(step.forward) + ", leaving its tape " +
           format_seconds(step.record) + ", backward " + format_seconds(step.backward));
@@ -140,46 +150,49 @@ Json figures(const PlanPage& of) {
                            " keep nothing, " + std::to_string(found.records) + " leave tapes)");
   for (std::size_t i = 0; i < found.peak.size() && i <= platform.tiers.size(); ++i) {
     const Bytes limit = i == 0 ? platform.fast : platform.tiers[i - 1].capacity;
+    const auto text = [&](Bytes bytes) {
+      return i == 0 ? budget_text(bytes, of.question.options, of.question.chain)
+                    : format_bytes(bytes);
+    };
     add("Peak in " + (i == 0 ? "fast memory" : platform.tiers[i - 1].name),
-        format_bytes(found.peak[i]) +
-            (limit == kUnlimited ? ", no limit" : " of " + bytes_of(limit)));
+        text(found.peak[i]) + (limit == kUnlimited ? ", no limit" : " of " + text(limit)));
   }
   for (std::size_t i = 0; i < found.moved.size() && i < platform.tiers.size(); ++i) {
     add("Moved to and from " + platform.tiers[i].name,
         format_bytes(found.moved[i].written) + " written, " + format_bytes(found.moved[i].read) +
             " read");
   }
-  add("Least budget",
-      of.least ? format_bytes(*of.least) : std::string("none works with these tiers"));
+  add("Least budget", of.least ? budget_text(*of.least, of.question.options, of.question.chain)
+                               : std::string("none works with these tiers"));
   return rows;
 }
 
 std::string title_of(const PlanPage& of) {
-  return std::to_string(of.question.chain.steps()) + " steps in " +
-         (of.plan.machine.platform.fast == kUnlimited
-              ? std::string("unlimited memory")
-              : format_bytes(of.plan.machine.platform.fast)) +
+  const Bytes budget = of.plan.machine.platform.fast;
+  return steps_text(of.question.chain.steps()) + " in " +
+         (budget == kUnlimited ? std::string("unlimited memory")
+                               : budget_text(budget, of.question.options, of.question.chain)) +
          ": " + of.plan.strategy;
 }
 
 }  // namespace
 
 Json plan_data(const PlanPage& of) {
-  if (of.plan.prediction.actions > kMostActions) {
-    fail(ErrorCode::unavailable, "view: the plan has ", of.plan.prediction.actions,
-         " actions; pages are made of at most ", kMostActions);
+  Json data = {{"title", title_of(of)}, {"figures", figures(of)}};
+  if (of.plan.prediction.actions <= of.most_actions) {
+    data["film"] = film_data(of);
+  } else {
+    data["remarks"] = Json::array({"The plan has " + std::to_string(of.plan.prediction.actions) +
+                                   " actions, too many to show what happens when."});
   }
-  Json data = {{"kind", "plan"}, {"title", title_of(of)}, {"figures", figures(of)}};
-  data["film"] = film_data(of);
   if (of.curve_seconds > 0) data["curve"] = budget_curve(of.question, of.plan, of.curve_seconds);
+  if (of.question.options.slots) data["slot"] = of.question.chain.at(0).state;
   const Bytes budget = of.plan.machine.platform.fast;
   // Where the budget has no limit, what the plan takes.
   data["chosen"] = {{"strategy", of.plan.strategy},
                     {"budget", budget == kUnlimited ? of.plan.prediction.peak[0] : budget},
                     {"seconds", of.plan.prediction.seconds},
                     {"bound", of.plan.bound.seconds}};
-  data["plan"] =
-      parse_json(to_json(of.plan, of.question.chain.steps(), of.plan_seconds, of.least), "plan");
   return data;
 }
 
@@ -192,20 +205,16 @@ Json plan_data_from(const Json& json, std::string_view name) {
          "again with ebb plan --json");
   }
   const PlanQuestion question = question_from_json(asked->dump());
-  const auto start = std::chrono::steady_clock::now();
   const Plan plan = make_plan(question.chain, question.platform, question.options);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto least = least_budget(question.chain, question.platform, question.options);
-  Json data =
-      plan_data({.question = question, .plan = plan, .plan_seconds = seconds, .least = least});
+  Json data = plan_data({.question = question, .plan = plan, .least = least});
   const auto before = json.find("seconds");
   if (before != json.end() && before->is_number()) {
     const double then = before->get<double>();
     if (std::abs(then - plan.prediction.seconds) > 1e-9 * std::abs(then)) {
-      data["remarks"] = Json::array({"The file says " + format_seconds(then) +
-                                     "; this version of ebb plans anew, and finds " +
-                                     format_seconds(plan.prediction.seconds) + "."});
+      data["remarks"].push_back("The file says " + format_seconds(then) +
+                                "; this version of ebb plans anew, and finds " +
+                                format_seconds(plan.prediction.seconds) + ".");
     }
   }
   return data;
@@ -223,12 +232,14 @@ Json sweep_data(const Json& json, std::string_view name) {
     points.push_back({point["budget"], point["seconds"]});
     bound.push_back({point["budget"], point["bound_seconds"]});
   }
-  return {{"kind", "sweep"},
-          {"title", "Time against budget"},
-          {"curve",
-           {{"lines", Json::array({{{"strategy", "the plans of the sweep"}, {"points", points}}})},
-            {"bound", bound},
-            {"left_out", Json::array()}}}};
+  const Json& first = json.front();
+  const bool named = first.contains("strategy") && first["strategy"].is_string();
+  return {
+      {"title", titled("Time against budget", named ? first["strategy"].get<std::string>() : "")},
+      {"curve",
+       {{"lines", Json::array({{{"strategy", "plans of the sweep"}, {"points", points}}})},
+        {"bound", bound},
+        {"left_out", Json::array()}}}};
 }
 
 }  // namespace ebb

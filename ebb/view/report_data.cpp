@@ -69,8 +69,9 @@ Json rows_of_package(const Json& report) {
   pair("Waiting for transfers", "s", "stall_seconds");
   pair("Forward steps", "", "forwards");
   const Json peak = member(predicted, "peak"), charged = member(measured, "charged");
-  for (const auto& [place, bytes] : peak.items()) {
-    rows.add("Peak in " + place, "B", bytes, value_at(charged, {place.c_str()}));
+  for (const auto& [place, ignored] : peak.items()) {
+    rows.add("Peak in " + place, "B", value_at(peak, {place.c_str()}),
+             value_at(charged, {place.c_str()}));
   }
   const Json before = member(predicted, "moved"), after = member(measured, "moved");
   for (const auto& [tier, both] : before.items()) {
@@ -97,16 +98,19 @@ Json report_data(const std::vector<Json>& reports, std::string_view name) {
     const bool library = report.contains("seconds");
     Json budget = value_at(report, {"budget"});
     if (budget.is_number_integer() && budget.get<std::int64_t>() == kUnlimited) budget = nullptr;
-    const Json remarks = member(report, "remarks");
+    const Json exact = member(report, "exact");
+    Json remarks = Json::array();
+    for (const Json& remark : member(report, "remarks")) {
+      if (remark.is_string()) remarks.push_back(remark);
+    }
     list.push_back({{"strategy", report["strategy"].is_string() ? report["strategy"] : Json("?")},
                     {"steps", value_at(report, {"steps"})},
-                    {"exact", report.value("exact", true)},
+                    {"exact", exact.is_boolean() ? exact : Json(nullptr)},
                     {"budget", budget},
                     {"rows", library ? rows_of_library(report) : rows_of_package(report)},
-                    {"remarks", remarks.is_array() ? remarks : Json::array()}});
+                    {"remarks", remarks}});
   }
-  return {
-      {"kind", "reports"}, {"title", titled("Predicted and measured", name)}, {"reports", list}};
+  return {{"title", titled("Predicted and measured", name)}, {"reports", list}};
 }
 
 }  // namespace ebb

@@ -28,6 +28,6 @@ Json trace_data(const Json& json, std::string_view name);
 // A line of metrics.jsonl or of `ebb train --json`.
 bool is_training_line(const Json& json);
 // `options` are those of the run, where they are known.
-Json training_data(const std::vector<Json>& lines, const Json& options, std::string_view name);
+Json training_data(std::vector<Json> lines, const Json& options, std::string_view name);
 
 }  // namespace ebb

@@ -26,9 +26,25 @@ double number(const Json& json, const char* key) {
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
 }
 
+// Of steps and bytes: 0 for what cannot be one.
 std::int64_t integer(const Json& json, const char* key) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 62;
   const auto found = json.find(key);
-  return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  const bool is =
+      found != json.end() && found->is_number_unsigned() && found->get<std::uint64_t>() < most;
+  return is ? found->get<std::int64_t>() : 0;
+}
+
+constexpr std::array kKinds{
+    std::pair{"advance", Film::Work::advance}, std::pair{"record", Film::Work::record},
+    std::pair{"reverse", Film::Work::reverse}, std::pair{"recover", Film::Work::recover},
+    std::pair{"wait", Film::Work::wait}};
+
+bool is_transfer(const std::string& name) { return name == "write" || name == "read"; }
+
+bool is_ours(const std::string& name) {
+  return is_transfer(name) ||
+         std::ranges::any_of(kKinds, [&](const auto& kind) { return name == kind.first; });
 }
 
 Event event_of(const Json& json) {
@@ -60,7 +76,8 @@ Events events_of(const Json& json) {
     if (kind == "M" && one.contains("args") && one["args"].is_object()) {
       found.names[integer(one, "tid")] = one["args"].value("name", "");
     } else if (kind == "X") {
-      found.all.push_back(event_of(one));
+      Event event = event_of(one);
+      if (is_ours(event.name) && event.from <= event.to) found.all.push_back(std::move(event));
     }
   }
   return found;
@@ -75,7 +92,8 @@ bool is_trace(const Json& json) {
 Json trace_data(const Json& json, std::string_view name) {
   Events events = events_of(json);
   if (events.all.empty()) {
-    fail(ErrorCode::invalid_argument, name, ": the trace has no events; nothing ran");
+    fail(ErrorCode::invalid_argument, name,
+         ": the trace has no event of ebb; pages show what Run::trace_json() writes");
   }
   double first = events.all.front().start, last = 0;
   std::int64_t steps = 0;
@@ -91,7 +109,7 @@ Json trace_data(const Json& json, std::string_view name) {
                   .places = {}};
   std::map<std::int64_t, std::size_t> lanes;
   for (const Event& event : events.all) {
-    if ((event.name != "write" && event.name != "read") || lanes.contains(event.lane)) continue;
+    if (!is_transfer(event.name) || lanes.contains(event.lane)) continue;
     lanes[event.lane] = 0;
   }
   for (auto& [id, lane] : lanes) {
@@ -100,22 +118,18 @@ Json trace_data(const Json& json, std::string_view name) {
     shape.lanes.push_back(named != events.names.end() ? named->second : std::to_string(id));
   }
   Film film(shape);
-  constexpr std::array kinds{
-      std::pair{"advance", Film::Work::advance}, std::pair{"record", Film::Work::record},
-      std::pair{"reverse", Film::Work::reverse}, std::pair{"recover", Film::Work::recover},
-      std::pair{"wait", Film::Work::wait}};
   for (const Event& event : events.all) {
     const double start = event.start - first, end = event.end - first;
-    if (const auto lane = lanes.find(event.lane); event.name == "write" || event.name == "read") {
+    if (const auto lane = lanes.find(event.lane); is_transfer(event.name)) {
       film.moved(lane->second, event.name == "write", event.tape, event.step, event.bytes, start,
                  end);
       continue;
     }
-    for (const auto& [word, kind] : kinds) {
+    for (const auto& [word, kind] : kKinds) {
       if (event.name == word) film.worked(kind, start, end, event.from, event.to);
     }
   }
-  Json data = {{"kind", "trace"}, {"title", titled("What a run did", name)}};
+  Json data = {{"title", titled("What a run did", name)}};
   data["figures"] = Json::array({Json::array({"Time", format_seconds(last - first)}),
                                  Json::array({"Steps", std::to_string(steps)}),
                                  Json::array({"Events", std::to_string(events.all.size())})});

@@ -16,9 +16,11 @@ namespace {
 
 // More points than a screen has columns are drawn as ranges.
 constexpr std::size_t kMostPoints = 1200;
+constexpr std::uint64_t kMostIterations = 1'000'000'000'000;
 
 bool is_test(const Json& line) {
-  return line.value("split", "") == "test" || line.value("event", "") == "test";
+  return (line.contains("split") && line["split"] == "test") ||
+         (line.contains("event") && line["event"] == "test");
 }
 
 double number_in(const Json& line, const std::string& key) {
@@ -76,7 +78,7 @@ std::string metric_of(const std::vector<Json>& lines) {
   return "";
 }
 
-void add_chart(Json& charts, const std::string& title, const std::string& key, const char* unit,
+void add_chart(Json& charts, const std::string& title, const std::string& key,
                const std::vector<const Json*>& train, const std::vector<const Json*>& test) {
   Json lines = Json::array();
   const auto add = [&](const char* name, const std::vector<const Json*>& of) {
@@ -91,25 +93,26 @@ void add_chart(Json& charts, const std::string& title, const std::string& key, c
   const bool flat = key == "lr" && std::ranges::all_of(train, [&](const Json* line) {
                       return (*line).contains(key) && (*line)[key] == (*train.front())[key];
                     });
-  if (!lines.empty() && !flat)
-    charts.push_back({{"title", title}, {"unit", unit}, {"lines", lines}});
+  if (!lines.empty() && !flat) charts.push_back({{"title", title}, {"lines", lines}});
 }
 
 }  // namespace
 
 bool is_training_line(const Json& json) {
-  return json.is_object() && json.contains("iteration") && json["iteration"].is_number_integer() &&
-         json.contains("loss");
+  return json.is_object() && json.contains("iteration") && json["iteration"].is_number_unsigned() &&
+         json["iteration"].get<std::uint64_t>() <= kMostIterations && json.contains("loss");
 }
 
-Json training_data(const std::vector<Json>& lines, const Json& options, std::string_view name) {
-  std::vector<const Json*> train, test;
-  for (const Json& line : lines) (is_test(line) ? test : train).push_back(&line);
+Json training_data(std::vector<Json> lines, const Json& options, std::string_view name) {
   if (lines.empty()) {
     fail(ErrorCode::invalid_argument, name, ": no iteration is done yet; there is nothing to show");
   }
-  const Json& last = *std::ranges::max_element(
-      lines, {}, [](const Json& line) { return line["iteration"].get<std::int64_t>(); });
+  // A log may have been gone on with from an earlier iteration.
+  const auto iteration = [](const Json& line) { return line["iteration"].get<std::int64_t>(); };
+  std::ranges::stable_sort(lines, {}, iteration);
+  std::vector<const Json*> train, test;
+  for (const Json& line : lines) (is_test(line) ? test : train).push_back(&line);
+  const Json& last = lines.back();
   Json figures = Json::array();
   const auto add = [&](const std::string& label, const std::string& text) {
     figures.push_back({label, text});
@@ -131,7 +134,7 @@ Json training_data(const std::vector<Json>& lines, const Json& options, std::str
                                      : value.dump());
     }
   }
-  add("Iterations", std::to_string(last["iteration"].get<std::int64_t>()));
+  add("Iterations", std::to_string(iteration(last)));
   const double seconds = number_in(last, "seconds");
   if (std::isfinite(seconds)) add("Time", format_seconds(seconds));
   double peak = 0;
@@ -151,18 +154,15 @@ Json training_data(const std::vector<Json>& lines, const Json& options, std::str
   say_last("Last iteration", train);
   say_last("Last test", test);
   Json charts = Json::array();
-  add_chart(charts, "Loss", "loss", "", train, test);
+  add_chart(charts, "Loss", "loss", train, test);
   if (!metric.empty()) {
     std::string title = metric;
     if (title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
-    add_chart(charts, title, metric, "", train, test);
+    add_chart(charts, title, metric, train, test);
   }
-  add_chart(charts, "Norm of the gradient", "gradient_norm", "", train, {});
-  add_chart(charts, "Learning rate", "lr", "", train, {});
-  return {{"kind", "training"},
-          {"title", titled("Training", name)},
-          {"figures", figures},
-          {"charts", charts}};
+  add_chart(charts, "Norm of the gradient", "gradient_norm", train, {});
+  add_chart(charts, "Learning rate", "lr", train, {});
+  return {{"title", titled("Training", name)}, {"figures", figures}, {"charts", charts}};
 }
 
 }  // namespace ebb

@@ -171,7 +171,8 @@ class Plan(Prediction, HasPage):
         return _core.plan_json(self._plan, *self._request, self.plan_seconds, self.least_budget)
 
     def _page(self, quick: bool) -> str:
-        return _core.plan_page(self._plan, *self._request, self.plan_seconds, self.least_budget, 0.0 if quick else 3.0)
+        curve_seconds, most_actions = (0.0, 1_000_000) if quick else (3.0, 50_000_000)
+        return _core.plan_page(self._plan, *self._request, self.least_budget, curve_seconds, most_actions)
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<14}{text}" for label, text in self._lines())

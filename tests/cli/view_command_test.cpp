@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -58,6 +59,18 @@ TEST(ViewCommand, RefusesWhatIsNoPage) {
   EXPECT_THAT(plan("--steps 3 --view " + folder.path()).err, HasSubstr("--view is '"));
   EXPECT_EQ(plan("--steps 3 --view /nowhere/page.html").code, kFailure);
   EXPECT_THAT(plan("--steps 3 --sweep --view x.html").err, HasSubstr("--view is for one plan"));
+}
+
+TEST(ViewCommand, WritesThroughLinksAndIntoPipes) {
+  const TemporaryFolder folder;
+  const std::string page = folder.path() + "/page.html", link = folder.path() + "/link.html";
+  std::filesystem::create_symlink(page, link);
+  EXPECT_EQ(plan("--steps 3 --view " + link).code, kDone);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_THAT(text_of(page), HasSubstr("<title>3 steps"));
+  EXPECT_EQ(plan("--steps 3 --view /dev/null").code, kDone);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_THAT(plan("--steps 3 --view -").err, HasSubstr("give the name of a file"));
 }
 
 TEST(ViewCommand, TrainDrawsItsMetrics) {

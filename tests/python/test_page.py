@@ -30,6 +30,11 @@ def test_a_plan(tmp_path):
     assert "curve" not in shown and shown["film"] == data["film"]
 
 
+def test_a_long_plan_is_shown_at_once():
+    shown = data_of(framed(ebb.plan(10**8, strategy="revolve", slots=10)._repr_html_()))
+    assert "film" not in shown and "too many" in shown["remarks"][0]
+
+
 def test_what_to_json_writes_makes_the_page(tmp_path):
     plan = ebb.plan(30, platform="laptop", state="1KiB", tape="4KiB", budget="30KiB")
     question = json.loads(plan.to_json())["question"]
@@ -53,7 +58,7 @@ def test_a_report_of_run():
     rows = {row["what"]: row for row in data_of(report.to_html())["reports"][0]["rows"]}
     assert rows["Forward steps"]["measured"] == report.measured.forwards
     assert rows["Peak in fast"]["predicted"] == report.predicted.peak[0]
-    assert data_of(framed(report._repr_html_()))["kind"] == "reports"
+    assert data_of(framed(report._repr_html_()))["reports"]
 
 
 @pytest.mark.parametrize("budget", ["8KiB", "1GiB"])

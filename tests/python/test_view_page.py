@@ -242,7 +242,7 @@ def test_a_million_steps_are_few_elements(opened, made):
     page.keyboard.press("ArrowRight")
     assert "% of the time" in readout(page, "Schedule")
     page.locator('button[aria-label="Zoom in: Schedule"]').click()
-    assert not page.locator('button[aria-label="Show all: Schedule"]').is_disabled()
+    assert page.locator('button[aria-label="Show all: Schedule"]').get_attribute("aria-disabled") == "false"
 
 
 def test_reports_show_text_as_text(opened, made):
@@ -269,3 +269,45 @@ def test_a_page_works_inside_of_a_notebook(browser, tmp_path):
     frame.locator("html[data-ready]").wait_for(state="attached")
     assert frame.locator("h1").inner_text().startswith("20 steps in 12 B")
     page.close()
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [0.3, 0.30000000000000004, 0.3],
+        [1e16, 1e16 + 2],
+        [1, 1.6e308],
+        [1e-320, 1],
+        [-5, 7],
+        [0.6931471, 0.6931472, 0.69314715],
+        [2.5],
+    ],
+)
+def test_any_losses_are_drawn(opened, made, losses):
+    lines = [json.dumps({"iteration": i + 1, "split": "train", "loss": loss}) for i, loss in enumerate(losses)]
+    page = opened(made(f"losses {losses}", "\n".join(lines) + "\n"))
+    labels = [text for text in chart(page, "Loss").locator("text").all_text_contents() if text != "iteration"]
+    assert 3 <= len(labels) < 60 and len(set(labels[: len(labels) // 2])) >= len(labels) // 2 - 1
+    assert "NaN" not in page.locator("main").inner_html()
+
+
+def test_times_of_nothing_are_left_out_of_the_curve(opened, made):
+    words = "--steps 20 --forward 0 --record 0 --backward 0 --budget 8 --tier d:write_time=1,read_time=1"
+    page = opened(made("free", words))
+    assert "Infinity" not in page.locator("main").inner_html()
+
+
+def test_labels_differ_at_any_zoom(opened, made):
+    page = opened(made("plan"))
+    chart(page, "Schedule").focus()
+    page.keyboard.press("End")
+    for _ in range(12):
+        page.keyboard.press("+")
+    labels = [text for text in chart(page, "Schedule").locator("text").all_text_contents() if text.endswith(" s")]
+    assert len(labels) > 1 and len(set(labels)) == len(labels)
+    # What is pressed keeps the focus.
+    everything = page.locator('button[aria-label="Show all: Schedule"]')
+    everything.focus()
+    page.keyboard.press("Enter")
+    assert everything.get_attribute("aria-disabled") == "true"
+    assert page.evaluate("document.activeElement.tagName") == "BUTTON"

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,6 +20,19 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// The bound is drawn in steps between its points, each at the value of the higher budget.
+void expect_above_bound(const Json& curve) {
+  const Json& bound = curve["bound"];
+  for (const Json& line : curve["lines"]) {
+    for (const Json& point : line["points"]) {
+      const auto next =
+          std::ranges::find_if(bound, [&](const Json& b) { return b[0] >= point[0]; });
+      ASSERT_NE(next, bound.end());
+      EXPECT_GE(point[1].get<double>() * (1 + 1e-9), (*next)[1].get<double>()) << line["strategy"];
+    }
+  }
+}
 
 // What the page's scripts get.
 Json data_of(const std::string& page) {
@@ -60,13 +74,13 @@ TEST(PlanPages, ShowThePlanThatTheFileAsksFor) {
   EXPECT_THAT(page, AllOf(HasSubstr("<!doctype html>"), Not(HasSubstr("http://localhost")),
                           Not(HasSubstr("src=")), Not(HasSubstr("<link"))));
   const Json data = data_of(page);
-  EXPECT_EQ(data["kind"], "plan");
   EXPECT_EQ(data["chosen"]["seconds"], plan.prediction.seconds);
   EXPECT_EQ(data["chosen"]["bound"], plan.bound.seconds);
   EXPECT_EQ(data["chosen"]["budget"], 40'000);
   EXPECT_EQ(data["film"]["seconds"], plan.prediction.seconds);
   EXPECT_EQ(data["film"]["memory"].size(), 2U);
   EXPECT_FALSE(data.contains("remarks"));
+  expect_above_bound(data["curve"]);
   const Json& lines = data["curve"]["lines"];
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines[0]["strategy"], "auto");
@@ -102,6 +116,52 @@ TEST(PlanPages, AreMadeForEveryStrategyAndForSlots) {
   }
 }
 
+TEST(PlanPages, HaveTheChosenPlanOnItsLine) {
+  PlanQuestion asked = question();
+  asked.options.strategy = "h_revolve";
+  asked.options.budget.reset();
+  asked.options.slots = 3;
+  const Plan plan = make_plan(asked.chain, asked.platform, asked.options);
+  const Json data = data_of(plan_page({.question = asked, .plan = plan}));
+  EXPECT_EQ(data["slot"], 1024);
+  const Json& own = data["curve"]["lines"][0];
+  EXPECT_EQ(own["strategy"], "h_revolve");
+  EXPECT_GT(own["points"].size(), 5U);
+  const Json point{3 * 1024, plan.prediction.seconds};
+  EXPECT_NE(std::ranges::find(own["points"], point), own["points"].end());
+  expect_above_bound(data["curve"]);
+}
+
+TEST(PlanPages, LeaveOutWhatHappensWhereThereIsTooMuch) {
+  const PlanQuestion asked = question();
+  const Plan plan = make_plan(asked.chain, asked.platform, asked.options);
+  const Json data =
+      data_of(plan_page({.question = asked, .plan = plan, .curve_seconds = 0, .most_actions = 1}));
+  EXPECT_FALSE(data.contains("film"));
+  EXPECT_FALSE(data.contains("curve"));
+  EXPECT_EQ(data["remarks"].size(), 1U);
+}
+
+TEST(PlanPages, HaveEachStepsMemoryAtItsTime) {
+  std::vector<StepCost> steps;
+  for (int i = 1; i <= 4; ++i) steps.push_back({.tape = 100 * i});
+  const PlanQuestion asked{Chain::of(steps), {}, {.strategy = "store_all"}};
+  const Plan plan = make_plan(asked.chain, asked.platform, asked.options);
+  const Json memory = data_of(
+      plan_page({.question = asked, .plan = plan, .curve_seconds = 0}))["film"]["memory"][0];
+  // 4 seconds forward, then 2 for each tape, the last one first.
+  const std::vector<std::int64_t> freed{0, 400, 700, 900};
+  for (std::size_t i = 0; i < freed.size(); ++i) {
+    const double at = (4.0 + 2.0 * static_cast<double>(i)) / 12 * 1e9;
+    Bytes level = -1;
+    for (std::size_t k = 0; k < memory["at"].size(); ++k) {
+      if (memory["at"][k].get<double>() <= at + 1) level = memory["bytes"][k].get<Bytes>();
+    }
+    // Tapes, and the adjoint of the step reversed next; the live state is before no step any more.
+    EXPECT_EQ(level, 1000 - freed[i] + 1) << i;
+  }
+}
+
 TEST(PlanPages, OfNothingAndOfNoTime) {
   PlanQuestion asked{Chain::uniform(0, {}), {}, {}};
   EXPECT_EQ(data_of(document_page(json_of(asked), "x"))["film"]["seconds"], 0);
@@ -127,6 +187,7 @@ TEST(ReportPages, ReadWhatCppAndPythonWrite) {
       "report.json"));
   const Json& report = cpp["reports"][0];
   EXPECT_TRUE(report["budget"].is_null());
+  EXPECT_EQ(report["exact"], true);
   EXPECT_EQ(report["rows"][0],
             Json::parse(R"({"what":"Time","unit":"s","predicted":1.5,"measured":2})"));
   EXPECT_EQ(report["rows"].back()["measured"], 6);
@@ -134,6 +195,7 @@ TEST(ReportPages, ReadWhatCppAndPythonWrite) {
   const Json python = data_of(document_page(
       R"({"strategy":"revolve","steps":5,"budget":100,"predicted":{"forwards":9,"seconds":1.5,"peak":{"fast":10},"moved":{"disk":[4,5]}},"measured":{},"remarks":[]})",
       "report.json"));
+  EXPECT_TRUE(python["reports"][0]["exact"].is_null());
   EXPECT_EQ(python["reports"][0]["rows"][0]["predicted"], 1.5);
   EXPECT_TRUE(python["reports"][0]["rows"][0]["measured"].is_null());
   EXPECT_EQ(python["reports"][0]["rows"].back()["predicted"], 5);
@@ -149,7 +211,7 @@ TEST(TracePages, DrawWhatRanAndMoved) {
   EXPECT_EQ(data["film"]["seconds"], 1);
   EXPECT_EQ(data["film"]["steps"], 4);
   EXPECT_EQ(data["film"]["lanes"][0]["name"], "disk writes");
-  EXPECT_EQ(data["film"]["work"]["end"][0], 500000);
+  EXPECT_EQ(data["film"]["work"]["end"][0], 500'000'000);
   EXPECT_THAT(data["remarks"][0].get<std::string>(), HasSubstr("7 later events"));
 }
 
@@ -161,7 +223,6 @@ constexpr const char* kMetrics =
 
 TEST(TrainingPages, DrawCurvesAndCountWhatIsNotFinite) {
   const Json data = data_of(document_page(kMetrics, "metrics.jsonl"));
-  EXPECT_EQ(data["kind"], "training");
   EXPECT_EQ(data["charts"][0]["title"], "Loss");
   EXPECT_EQ(data["charts"][0]["lines"][0]["at"], Json({1}));
   EXPECT_EQ(data["charts"][0]["lines"][0]["missing"], 1);
@@ -181,6 +242,17 @@ TEST(TrainingPages, GroupLongRunsWithoutLosingExtremes) {
   EXPECT_EQ(std::ranges::count(line["high"], Json(9.0)), 1);
 }
 
+TEST(TrainingPages, RefuseWrongTypesByName) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/metrics.jsonl")
+      << R"({"iteration":1,"loss":1,"split":5})" << "\n";
+  EXPECT_THAT(file_page(folder.path()), HasSubstr("Loss"));
+  std::ofstream(folder.path() + "/train.json") << "{broken";
+  EXPECT_THAT(file_page(folder.path()), HasSubstr("Loss"));
+  std::ofstream(folder.path() + "/metrics.jsonl") << "{\"iterat";
+  EXPECT_THAT(message_of([&] { file_page(folder.path()); }), HasSubstr("no iteration is done yet"));
+}
+
 TEST(TrainingPages, ReadDirectoriesAlsoWhileTheyAreWritten) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of([&] { file_page(folder.path()); }),
@@ -198,7 +270,7 @@ TEST(Pages, RefuseOtherText) {
   EXPECT_THAT(refusal("{\"a\":1}"), HasSubstr("pages show what ebb plan --json"));
   EXPECT_THAT(refusal("[1,2]"), HasSubstr("pages show what ebb plan --json"));
   EXPECT_THAT(refusal("{\"a\":1}\n{\"b\":2}\n"), HasSubstr("pages show what ebb plan --json"));
-  EXPECT_THAT(refusal("{\"traceEvents\":[]}"), HasSubstr("the trace has no events"));
+  EXPECT_THAT(refusal("{\"traceEvents\":[]}"), HasSubstr("the trace has no event of ebb"));
   EXPECT_THAT(refusal("{\"traceEvents\":[{\"ph\":\"X\",\"name\":5}]}"),
               HasSubstr("not as ebb writes it"));
   EXPECT_THAT(refusal(R"({"strategy":"revolve","bound_seconds":1})"),

@@ -37,13 +37,13 @@ TEST(Film, KeepsEachEventWhereThereAreFew) {
   const Json json = film.json();
   EXPECT_EQ(json["spans"], 0);
   EXPECT_EQ(json["work"]["kind"], Json({0, 4, 2}));
-  EXPECT_EQ(json["work"]["start"], Json({0, 250000, 500000}));
-  EXPECT_EQ(json["work"]["end"], Json({250000, 500000, 1000000}));
+  EXPECT_EQ(json["work"]["start"], Json({0, 250'000'000, 500'000'000}));
+  EXPECT_EQ(json["work"]["end"], Json({250'000'000, 500'000'000, 1'000'000'000}));
   EXPECT_EQ(json["work"]["from"], Json({0, 0, 3}));
   EXPECT_EQ(json["lanes"][0]["bytes"], Json({7}));
   EXPECT_EQ(json["lanes"][0]["out"], Json({1}));
   // Of what was held at one time, the most and the last.
-  EXPECT_EQ(json["memory"][0]["at"], Json({0, 250000, 250000}));
+  EXPECT_EQ(json["memory"][0]["at"], Json({0, 250'000'000, 250'000'000}));
   EXPECT_EQ(json["memory"][0]["bytes"], Json({5, 9, 7}));
   EXPECT_EQ(json["memory"][0]["limit"], 100);
   EXPECT_TRUE(json["memory"][1]["limit"].is_null());

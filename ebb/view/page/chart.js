@@ -68,14 +68,14 @@ function dataTable(table) {
   const most = 2000;
   const body = rows.slice(0, most).map((row) => html("tr", {}, ...row.map((cell) => html("td", {}, cell))));
   const all = [html("table", {}, html("thead", {}, html("tr", {}, ...head.map((cell) => html("th", { scope: "col" }, cell)))), html("tbody", {}, ...body))];
-  if (rows.length > most) all.push(html("p", {}, `${number(rows.length - most)} more rows are not listed.`));
+  if (rows.length > most) all.push(html("p", {}, `${count(rows.length - most, "more row")} not listed.`));
   return html("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Data" }, ...all);
 }
 
 let charts = 0;
 
-// {label, about, x: Range, xFormat, y: [lo, hi] or a Range, yFormat, yLabel, xLabel, height, binary: ticks of bytes, legend,
-//  draw(layer, sx, sy), points: [{x, y, text}] in the order of x, table(): {head, rows}}
+// {label, about, x: Range, xFormat(value, digits), y: [lo, hi] or a Range, yFormat, yLabel, xLabel, height, binary: ticks of bytes, legend,
+//  fit(x): y's range for the part of x that is shown, draw(layer, sx, sy), points: [{x, y, text}] in the order of x, table(): {head, rows}}
 function chart(options) {
   const id = `clip${++charts}`;
   const x = options.x;
@@ -104,22 +104,25 @@ function chart(options) {
   function axes() {
     const { w, h } = inner();
     const layer = svg("g", { "aria-hidden": "true" });
+    if (options.fit) [y.lo, y.hi] = options.fit(x);
     const across = x.log ? logTicks(x.lo, x.hi, options.xBase ?? 10, Math.max(2, Math.floor(w / 90))) : ticks(x.lo, x.hi, Math.max(2, Math.floor(w / 110)), options.xBinary);
-    for (const tick of across) {
+    const acrossTexts = labels(across, options.xFormat);
+    across.forEach((tick, i) => {
       const at = px(sx(tick));
       layer.append(svg("path", { class: "grid", d: `M${at} ${margin.top}v${h}` }));
-      layer.append(svg("text", { x: at, y: height - 22, "text-anchor": at > width - margin.right - 24 ? "end" : "middle" }, options.xFormat(tick)));
-    }
+      layer.append(svg("text", { x: at, y: height - 22, "text-anchor": at > width - margin.right - 24 ? "end" : "middle" }, acrossTexts[i]));
+    });
     const up = y.log ? logTicks(y.lo, y.hi, 10, Math.max(2, Math.floor(h / 46))) : ticks(y.lo, y.hi, Math.max(2, Math.floor(h / 46)), options.binary);
     (options.rows ?? []).forEach((name, i) => {
       const shown = name.length > 16 ? `${name.slice(0, 15)}…` : name;
       layer.append(svg("text", { x: margin.left - 6, y: px(sy(options.rows.length - i - 0.5)) + 4, "text-anchor": "end" }, shown));
     });
-    for (const tick of options.rows ? [] : up) {
+    const upTexts = labels(up, options.yFormat);
+    (options.rows ? [] : up).forEach((tick, i) => {
       const at = px(sy(tick));
       layer.append(svg("path", { class: "grid", d: `M${margin.left} ${at}h${w}` }));
-      layer.append(svg("text", { x: margin.left - 6, y: at + 4, "text-anchor": "end" }, options.yFormat(tick)));
-    }
+      layer.append(svg("text", { x: margin.left - 6, y: at + 4, "text-anchor": "end" }, upTexts[i]));
+    });
     layer.append(svg("path", { class: "axis", d: `M${margin.left} ${margin.top}v${h}h${w}` }));
     layer.append(svg("text", { x: margin.left + w / 2, y: height - 5, "text-anchor": "middle" }, options.xLabel));
     if (options.yLabel) layer.append(svg("text", { x: margin.left, y: 12, "text-anchor": "middle" }, options.yLabel));
@@ -133,7 +136,7 @@ function chart(options) {
     const point = points[current];
     if (!point || point.x < x.lo || point.x > x.hi) return;
     overlay.append(svg("path", { class: "cursor", d: `M${px(sx(point.x))} ${margin.top}v${h}` }));
-    overlay.append(svg("circle", { class: "dot", cx: px(sx(point.x)), cy: px(sy(point.y)), r: 4 }));
+    overlay.append(svg("circle", { class: "dot", cx: px(sx(point.x)), cy: px(Math.max(margin.top, Math.min(margin.top + h, sy(point.y)))), r: 4 }));
   }
 
   function draw() {
@@ -141,12 +144,12 @@ function chart(options) {
     const { w, h } = inner();
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const clip = svg("clipPath", { id }, svg("rect", { x: margin.left, y: margin.top - 2, width: w, height: h + 4 }));
-    const hatch = svg("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("path", { class: "wait", d: "M0 0v6", "stroke-width": 2 }));
     const layer = svg("g", { class: "clip", "clip-path": `url(#${id})` });
+    const frame = axes();
     options.draw(layer, sx, sy, { left: margin.left, w, h, top: margin.top });
-    picture.replaceChildren(svg("defs", {}, clip, hatch), axes(), layer, overlay);
+    picture.replaceChildren(svg("defs", {}, clip), frame, layer, overlay);
     mark();
-    buttons[2].disabled = x.isAll();
+    buttons[2].setAttribute("aria-disabled", String(x.isAll()));
   }
 
   function select(index) {
@@ -204,7 +207,8 @@ function chart(options) {
   picture.addEventListener("pointerdown", (event) => {
     if (event.pointerType === "touch" || event.button !== 0) return;
     const [px0] = place(event);
-    drag = { from: px0, to: px0 };
+    const from = Math.max(margin.left, Math.min(width - margin.right, px0));
+    drag = { from, to: from };
     picture.setPointerCapture(event.pointerId);
   });
   const end = () => {
@@ -272,4 +276,11 @@ function legend(entries) {
 
 function section(title, about, ...children) {
   return html("section", {}, html("h2", {}, title), ...(about ? [html("p", { class: "about" }, about)] : []), ...children);
+}
+
+// Fills that are told apart without their colours; for all charts of the page.
+function patterns() {
+  const pattern = (id, name, d, size) => svg("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse" }, svg("rect", { class: `${name} ground`, width: size, height: size }), svg("path", { class: name, d }));
+  const hatch = svg("pattern", { id: "fill-wait", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("path", { class: "wait", d: "M0 0v6", "stroke-width": 2 }));
+  return svg("svg", { width: 0, height: 0, "aria-hidden": "true", style: "position: absolute" }, svg("defs", {}, hatch, pattern("fill-record", "record", "M2 0v6", 6), pattern("fill-reverse", "reverse", "M0 2h6", 6)));
 }

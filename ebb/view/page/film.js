@@ -19,7 +19,12 @@ class Film {
   }
 
   time(tick) {
-    return (tick / 1e6) * this.data.seconds;
+    return (tick / 1e9) * this.data.seconds;
+  }
+
+  // A time, with digits that matter at this zoom.
+  at(time) {
+    return seconds(time, digitsFor(this.range.max, (this.range.hi - this.range.lo) / 1000));
   }
 
   has(kind) {
@@ -27,25 +32,27 @@ class Film {
   }
 
   text(piece) {
-    const when = `${seconds(piece.start)} to ${seconds(piece.end)}`;
+    const when = `${this.at(piece.start)} to ${this.at(piece.end)}`;
     const steps = piece.to - piece.from === 1 ? `step ${number(piece.from)}` : `steps ${number(piece.from)} to ${number(piece.to - 1)}`;
     if (this.spans) return `${workNames[piece.kind]}, ${Math.round(piece.busy * 100)} % of the time, ${when}${piece.kind === "wait" ? "" : `, among ${steps}`}`;
     return piece.kind === "wait" ? `${workPast.wait}, ${when}` : `${workPast[piece.kind]} ${steps}, ${when}`;
   }
 
   moveText(lane, piece) {
-    const when = piece.end > piece.start ? `${seconds(piece.start)} to ${seconds(piece.end)}` : `at ${seconds(piece.start)}`;
-    if (this.spans) return `${lane.name}: ${number(piece.count)} transfers, busy ${Math.round(piece.busy * 100)} % of the time, ${when}`;
-    const place = lane.name.replace(/ (writes|reads)$/, "");
+    const when = piece.end > piece.start ? `${this.at(piece.start)} to ${this.at(piece.end)}` : `at ${this.at(piece.start)}`;
+    if (this.spans) return `${lane.name}: ${count(piece.count, "transfer")}, busy ${Math.round(piece.busy * 100)} % of the time, ${when}`;
+    const place = lane.name.replace(/ (writes|reads|transfers)$/, "");
     return `${piece.out ? "Saved" : "Loaded"} the ${piece.tape ? "tape of step" : "state before step"} ${number(piece.step)} ${piece.out ? "to" : "from"} ${place === "fast" ? "fast memory" : place}, ${bytes(piece.bytes)}, ${when}`;
   }
 
   note() {
     const moves = this.lanes.reduce((sum, lane) => sum + lane.pieces.length, 0);
-    if (!this.spans && moves > mostMarks) return ` ${number(moves)} saves and loads are marked where you zoom in.`;
+    if (!this.spans && moves > mostMarks) return ` The ${number(moves)} saves and loads are marked where you zoom in.`;
     return this.spans ? ` There are too many actions to draw each: time is cut into ${number(this.data.spans)} spans, and each shows which steps were worked on in it.` : "";
   }
 }
+
+const slotsOf = (slot) => (x, digits = 4) => `${trimmed(x / slot, digits)} ${x === slot ? "slot" : "slots"}`;
 
 // A path for each kind of work, so that a plan of thousands of actions is a handful of elements.
 function schedule(film) {
@@ -101,10 +108,11 @@ function schedule(film) {
 
 function timeline(film) {
   const work = film.pieces.filter((piece) => piece.kind !== "wait"), waits = film.pieces.filter((piece) => piece.kind === "wait");
-  const rows = [{ name: "compute", pieces: work, text: (piece) => film.text(piece), style: (piece) => piece.kind }];
+  const rows = [{ name: "compute", pieces: work, shares: true, text: (piece) => film.text(piece), style: (piece) => piece.kind }];
   if (waits.length) rows.push({ name: "waiting", pieces: waits, text: (piece) => film.text(piece), style: () => "wait" });
   for (const lane of film.lanes) {
-    if (!lane.pieces.some((piece) => (film.spans ? piece.busy > 0 : piece.end > piece.start))) continue;
+    // Copies within fast memory mostly take no time.
+    if (!lane.pieces.some((piece) => lane.name !== "fast" || (film.spans ? piece.busy > 0 : piece.end > piece.start))) continue;
     const name = lane.name === "fast" ? "copies in fast" : lane.name;
     rows.push({ name, pieces: lane.pieces, text: (piece) => film.moveText(lane, piece), style: (piece) => (film.spans ? (lane.name.endsWith(" reads") ? "read" : "write") : piece.out ? "write" : "read") });
   }
@@ -133,7 +141,9 @@ function timeline(film) {
     table: () => ({ head: ["", "", "start", "end"], rows: rows.flatMap((row) => row.pieces.map((piece) => [row.name, row.text(piece), seconds(piece.start), seconds(piece.end)])) }) });
 }
 
-function memory(film, place) {
+// `slot`: bytes of one, in the literature's accounting of fast memory.
+function memory(film, place, slot) {
+  const amount = slot && place.name === "fast" ? slotsOf(slot) : bytes;
   const at = place.at.map((tick) => film.time(tick));
   const most = place.bytes.reduce((a, b) => Math.max(a, b), 0);
   const shown = place.limit !== null && place.limit <= most * 3;
@@ -153,21 +163,22 @@ function memory(film, place) {
     layer.append(svg("path", { class: "memory", d, style: "fill: var(--memory)" }));
     if (shown) layer.append(svg("path", { class: "limit stroke", d: `M${px(sx(film.range.lo))} ${px(sy(place.limit))}H${px(sx(film.range.hi))}` }));
   };
-  const points = at.map((time, i) => ({ x: time, y: place.bytes[i], text: () => `${bytes(place.bytes[i])} in ${place.name === "fast" ? "fast memory" : place.name} ${film.spans ? "at most, from" : "from"} ${seconds(time)}` }));
-  const limit = place.limit === null ? "no limit" : `${bytes(place.limit)} allowed`;
-  return chart({ label: place.name === "fast" ? "Fast memory" : `Memory of ${place.name}`, about: `At most ${bytes(most)}, ${limit}.`, x: film.range, xFormat: seconds, xLabel: "time", y: [0, top], yFormat: bytes, binary: true, height: 210, draw, points,
-    legend: legend([["memory", `${place.name === "fast" ? "fast memory" : place.name}, at most ${bytes(most)}`, "fill"], ...(shown ? [["limit", `budget: ${bytes(place.limit)}`, "line"]] : [])]),
+  const points = at.map((time, i) => ({ x: time, y: place.bytes[i], text: () => `${amount(place.bytes[i])} in ${place.name === "fast" ? "fast memory" : place.name} ${film.spans ? "at most, from" : "from"} ${film.at(time)}` }));
+  const limit = place.limit === null ? "no limit" : `${amount(place.limit)} allowed`;
+  return chart({ label: place.name === "fast" ? "Fast memory" : `Memory of ${place.name}`, about: `At most ${amount(most)}, ${limit}.`, x: film.range, xFormat: seconds, xLabel: "time", y: [0, top], yFormat: amount, binary: amount === bytes, height: 210, draw, points,
+    legend: legend([["memory", `${place.name === "fast" ? "fast memory" : place.name}, at most ${amount(most)}`, "fill"], ...(shown ? [["limit", `budget: ${amount(place.limit)}`, "line"]] : [])]),
     table: () => ({ head: ["from", "bytes"], rows: at.map((time, i) => [seconds(time), number(place.bytes[i])]) }) });
 }
 
-function filmSections(data) {
+function filmSections(data, slot) {
   const film = new Film(data);
-  if (!film.pieces.length) return [section("Schedule", "Nothing runs.")];
+  if (!film.pieces.length && !film.lanes.some((lane) => lane.pieces.length)) return [section("Schedule", "Nothing runs.")];
   if (!(data.seconds > 0)) return [section("Schedule", "Nothing in it takes time, so there is no time to draw it against.")];
+  const lanes = data.sync ? "Transfers and compute take turns: while something is moved, nothing is computed." : "Compute is one lane. Transfers to and from slow tiers have their own, which run beside it.";
   const found = [
     section("Schedule", `Each line is a run of steps: upwards forward, downwards backward. What is below a line's start was saved or is computed again.${film.note()}`, schedule(film)),
-    section("Compute and transfers", "Compute is one lane; each slow tier has one for writes and one for reads, which run beside it.", timeline(film)),
+    section("Compute and transfers", lanes, timeline(film)),
   ];
-  if (data.memory.length) found.push(section("Memory", "What each place holds. In fast memory the working set counts: live state, gradient, the tape reversed next.", ...data.memory.map((place) => memory(film, place))));
+  if (data.memory.length) found.push(section("Memory", "What each place holds. In fast memory the working set counts: live state, gradient, the tape reversed next. Tapes that a run of steps leaves count from its start.", ...data.memory.map((place) => memory(film, place, slot))));
   return found;
 }

@@ -1,14 +1,15 @@
-// Kinds of data: plan, sweep, reports, trace, training, compression.
+// What a page shows follows from what its data have: figures, a film, a curve, charts, reports, bars, tables.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 document.querySelector("h1").textContent = data.title;
 document.querySelector("footer").textContent = `Made by ebb ${data.version}. This file loads nothing from elsewhere.`;
 
+document.body.append(patterns());
 for (const remark of data.remarks ?? []) page.append(html("p", { class: "remark" }, remark));
 if (data.figures) page.append(html("dl", { class: "figures" }, ...data.figures.flatMap(([label, text]) => [html("dt", {}, label), html("dd", {}, text)])));
-if (data.film) page.append(...filmSections(data.film));
-if (data.curve) page.append(curveSection(data.curve, data.chosen));
+if (data.film) page.append(...filmSections(data.film, data.slot));
+if (data.curve) page.append(curveSection(data.curve, data.chosen, data.slot));
 for (const own of data.charts ?? []) page.append(trainingSection(own));
 (data.reports ?? []).forEach((report, i, all) => page.append(reportSection(report, i, all.length)));
 if (data.bars) page.append(section(data.bars.title, data.bars.about, pairs(data.bars.rows, data.bars.words, data.bars.shared)));

@@ -21,7 +21,8 @@ function pairs(rows, words, shared) {
 
 function reportSection(report, index, all) {
   const bars = pairs(report.rows, ["predicted", "measured"], false);
-  const facts = [`${number(report.steps)} steps`, report.budget === null ? "no budget" : `budget ${bytes(report.budget)}`, report.exact ? "exact gradients" : "gradients are NOT exact"];
+  const facts = [count(report.steps, "step"), report.budget === null ? "no budget" : `budget ${bytes(report.budget)}`];
+  if (report.exact !== null) facts.push(report.exact ? "exact gradients" : "gradients are NOT exact");
   const remarks = report.remarks.map((remark) => html("p", { class: "remark" }, String(remark)));
   return section(all > 1 ? `Run ${index + 1}: ${report.strategy}` : report.strategy, facts.join(", "), ...remarks, bars);
 }

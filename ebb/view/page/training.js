@@ -3,15 +3,16 @@
 function trainingSection(own) {
   const lines = own.lines.filter((line) => line.at.length);
   const missing = own.lines.reduce((sum, line) => sum + line.missing, 0);
-  const remark = missing ? [html("p", { class: "remark" }, `${number(missing)} values are not finite and are not drawn.`)] : [];
+  const remark = missing ? [html("p", { class: "remark" }, `${count(missing, "value")} ${missing === 1 ? "is" : "are"} not finite and not drawn.`)] : [];
   if (!lines.length) return section(own.title, "", ...remark);
   const ends = lines.flatMap((line) => [line.at[0], line.at[line.at.length - 1]]);
   const values = lines.flatMap((line) => [...line.low, ...line.high]);
   const lo = values.reduce((a, b) => Math.min(a, b), Infinity), hi = values.reduce((a, b) => Math.max(a, b), -Infinity);
   const x = new Range(Math.min(0, ...ends), Math.max(...ends));
-  const log = lo > 0 && hi > 50 * lo;
-  const room = (hi - lo) * 0.06 || Math.abs(hi) * 0.1 || 1;
-  const y = log ? new Range(lo / 1.2, hi * 1.2, true) : new Range(lo >= 0 && lo < hi / 2 ? 0 : lo - room, hi + room);
+  const log = lo > 1e-300 && hi > 50 * lo && hi < 1e300;
+  // Differences of rounding alone are a flat line.
+  const room = Math.max((hi - lo) * 0.06, Math.abs(hi) * 1e-6, 1e-290);
+  const y = log ? new Range(lo / 1.2, hi * 1.2, true) : new Range(lo >= 0 && lo < hi / 2 ? 0 : lo - room, Math.min(hi + room, 1.7e308));
   const style = (line) => (line.name === "test" ? "line1" : "line0");
   const draw = (layer, sx, sy) => {
     for (const line of lines) {
