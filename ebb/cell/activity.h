@@ -39,24 +39,27 @@ template <class Number>
 struct Events {
   std::uint16_t* rows = nullptr;
   Number* values = nullptr;         // null: all are 1
-  std::uint32_t* starts = nullptr;  // [lists,kStretch + 1]
+  std::uint32_t* starts = nullptr;  // list after list, one more than its inputs
   std::int64_t inputs = 0, most = 0;
 
   // With room for all inputs of that many rows.
   static Events at(Carver& carver, std::int64_t inputs, std::int64_t rows, bool ones) {
-    const std::int64_t lists = (rows + kEventRows - 1) / kEventRows * words_of(inputs);
+    const std::int64_t starts = (rows + kEventRows - 1) / kEventRows * (inputs + words_of(inputs));
     return {carver.take<std::uint16_t>(inputs * rows),
-            ones ? nullptr : carver.take<Number>(inputs * rows),
-            carver.take<std::uint32_t>(lists * (kStretch + 1)), inputs, rows};
+            ones ? nullptr : carver.take<Number>(inputs * rows), carver.take<std::uint32_t>(starts),
+            inputs, rows};
   }
   // Stretch by stretch of the first rows, then of the next.
   std::int64_t lists() const { return (most + kEventRows - 1) / kEventRows * words_of(inputs); }
+  std::int64_t start_of(std::int64_t list) const {
+    return list / words_of(inputs) * (inputs + words_of(inputs)) +
+           list % words_of(inputs) * (kStretch + 1);
+  }
   EventList<Number> of(std::int64_t list) const {
     const std::int64_t first = list % words_of(inputs) * kStretch;
     const std::int64_t row = list / words_of(inputs) * kEventRows;
     const std::int64_t place = row * inputs + first * std::min(most - row, kEventRows);
-    return {first,        std::min(inputs - first, kStretch),
-            row,          starts + list * (kStretch + 1),
+    return {first,        std::min(inputs - first, kStretch),          row, starts + start_of(list),
             rows + place, values == nullptr ? nullptr : values + place};
   }
 };
@@ -96,8 +99,8 @@ template <class Number>
 void find_events(std::span<const Rows<Number>> steps, std::int64_t samples, std::int64_t stretch,
                  std::int64_t inputs, bool all, const Events<Number>& events) {
   for (std::int64_t list = stretch; list < events.lists(); list += words_of(inputs)) {
-    const std::int64_t place = events.of(list).rows - events.rows;
-    const std::int64_t first_row = events.of(list).first_row;
+    const EventList<Number> own = events.of(list);
+    const std::int64_t place = own.rows - events.rows, first_row = own.first_row;
     const std::int64_t last_row = std::min(samples, first_row + kEventRows);
     // Of the next event of each input; at first their counts.
     std::array<std::uint32_t, kStretch + 1> places{};
@@ -114,7 +117,7 @@ void find_events(std::span<const Rows<Number>> steps, std::int64_t samples, std:
     each_row(
         [&](std::int64_t i, std::uint16_t, Number) { ++places[static_cast<std::size_t>(i + 1)]; });
     std::partial_sum(places.begin(), places.end(), places.begin());
-    std::ranges::copy(places, events.starts + list * (kStretch + 1));
+    std::copy_n(places.begin(), own.inputs + 1, events.starts + events.start_of(list));
     each_row([&](std::int64_t i, std::uint16_t row, Number value) {
       const std::int64_t e = place + places[static_cast<std::size_t>(i)]++;
       events.rows[e] = row;
