@@ -61,7 +61,8 @@ Json rows_of_library(const Json& report) {
 
 Json rows_of_package(const Json& report) {
   Rows rows;
-  const Json predicted = report["predicted"], measured = member(report, "measured");
+  const Json& predicted = report["predicted"];
+  const Json measured = member(report, "measured");
   const auto pair = [&](const std::string& what, const char* unit, const char* key) {
     rows.add(what, unit, value_at(predicted, {key}), value_at(measured, {key}));
   };

@@ -48,6 +48,7 @@ Found found_in(const Case& c, const std::vector<std::vector<float>>& steps) {
   std::vector<std::byte> room(static_cast<std::size_t>(bytes));
   const Events<float> events = carve(room.data(), &bytes);
   std::vector<Rows<float>> all;
+  all.reserve(steps.size());
   for (const std::vector<float>& step : steps) all.push_back({step.data(), nullptr, kInputs, 1});
   for (std::int64_t stretch = 0; stretch < words_of(kInputs); ++stretch) {
     find_events<float>(all, c.samples, stretch, kInputs, false, events);

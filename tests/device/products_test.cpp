@@ -142,9 +142,9 @@ template <class TypeParam>
 void sparse_products_are_right() {
   constexpr std::size_t rows = 6, columns = 40;
   const std::vector<std::uint32_t> starts{0, 3, 3, 3, 3, 4, 4, 4, 30, 31, 33, 35, 36};
-  std::vector<std::uint16_t> places;
-  for (std::uint32_t e = 0; e < starts.back(); ++e) {
-    places.push_back(static_cast<std::uint16_t>(e * 17 % columns));
+  std::vector<std::uint16_t> places(starts.back());
+  for (std::size_t e = 0; e < places.size(); ++e) {
+    places[e] = static_cast<std::uint16_t>(e * 17 % columns);
   }
   const auto values = drawn<TypeParam>(places.size(), 1);
   const SparseRows<TypeParam> matrix{starts.data(), 2, places.data(), values.data()};

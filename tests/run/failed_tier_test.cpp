@@ -60,7 +60,7 @@ std::int64_t forwards_without(TestStep& step, RunOptions options) {
 }
 
 // Dies at every transfer in turn.
-void check_deaths(TestStep& step, RunOptions options, Life& life) {
+void check_deaths(TestStep& step, const RunOptions& options, Life& life) {
   const Results expected = stored_all(step);
   const std::int64_t without = forwards_without(step, options);
   std::int64_t transfers = 0;

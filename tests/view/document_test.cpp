@@ -144,7 +144,7 @@ TEST(PlanPages, LeaveOutWhatHappensWhereThereIsTooMuch) {
 
 TEST(PlanPages, HaveEachStepsMemoryAtItsTime) {
   std::vector<StepCost> steps;
-  for (int i = 1; i <= 4; ++i) steps.push_back({.tape = 100 * i});
+  for (int i = 1; i <= 4; ++i) steps.push_back({.tape = Bytes{100} * i});
   const PlanQuestion asked{Chain::of(steps), {}, {.strategy = "store_all"}};
   const Plan plan = make_plan(asked.chain, asked.platform, asked.options);
   const Json memory = data_of(
