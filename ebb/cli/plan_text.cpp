@@ -14,13 +14,6 @@
 namespace ebb {
 namespace {
 
-const StrategyRow* row_of(std::string_view name) {
-  for (const StrategyRow& row : strategies()) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
-}
-
 double per_step(std::int64_t count, std::int64_t steps) {
   return steps == 0 ? 0 : static_cast<double>(count) / static_cast<double>(steps);
 }
@@ -45,33 +38,21 @@ std::string peak_text(Bytes peak, Bytes capacity) {
 
 void add_strategy(Lines& lines, const PlanAnswer& answer) {
   const Plan& plan = answer.plan;
-  const StrategyRow* const row = row_of(plan.strategy);
-  std::string text = plan.strategy;
-  if (answer.options.strategy != plan.strategy)
-    text += " (chosen by " + answer.options.strategy + ")";
-  if (row != nullptr) text += std::string(": ").append(row->summary);
-  lines.add("strategy", text);
+  const StrategyRow* const row = find_strategy(plan.strategy);
+  lines.add("strategy", strategy_text(plan, answer.options));
   if (row != nullptr && !row->paper.empty()) lines.add("strategy", std::string(row->paper));
   if (plan.optimal && row != nullptr && !row->optimal.empty()) {
     lines.add("strategy", std::string("optimal: ").append(row->optimal));
   }
-  std::string parameters;
-  for (const auto& [name, value] : plan.parameters) {
-    parameters += (parameters.empty() ? "" : ", ") + name + " " + std::to_string(value);
-  }
+  const std::string parameters = parameters_text(plan);
   if (!parameters.empty()) lines.add("parameters", parameters);
 }
 
 void add_time(Lines& lines, const PlanAnswer& answer) {
   const Plan& plan = answer.plan;
   const std::int64_t n = answer.chain.steps();
-  const double plain = answer.chain.record_seconds(0, n) + answer.chain.backward_seconds(0, n);
-  std::string text = format_seconds(plan.prediction.seconds);
-  if (plain > 0)
-    text += ", " + format_number(plan.prediction.seconds / plain) + " x keeping every tape";
-  lines.add("time", text);
-  lines.add("bound", "no exact plan takes less than " + format_seconds(plan.bound.seconds) +
-                         ": gap at most " + format_percent(plan.gap()));
+  lines.add("time", time_text(plan, answer.chain));
+  lines.add("bound", bound_text(plan));
   if (!plan.bound.relaxation.empty()) lines.add("bound", "(" + plan.bound.relaxation + ")");
   lines.add("waiting", format_seconds(plan.prediction.stall_seconds) + " for transfers");
   lines.add("forwards", std::to_string(plan.prediction.forwards) + ", " +

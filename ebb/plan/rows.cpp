@@ -160,6 +160,13 @@ std::span<const Row> strategy_rows() { return kTable; }
 
 std::span<const StrategyRow> strategies() { return kStrategies; }
 
+const StrategyRow* find_strategy(std::string_view name) {
+  for (const StrategyRow& row : kStrategies) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
 const Row& row_named(std::string_view name) {
   for (const Row& row : kTable) {
     if (row.row.name == name) return row;

@@ -51,6 +51,8 @@ struct StrategyRow {
 };
 
 std::span<const StrategyRow> strategies();
+// nullptr where there is none of that name.
+const StrategyRow* find_strategy(std::string_view name);
 
 // The plan, its prediction and its bound. Throws Error(infeasible_budget) with the least budget
 // when the strategy does not fit, Error(invalid_argument) for options that make no sense.

@@ -12,6 +12,7 @@
 
 #include "ebb/core/budget_words.h"
 #include "ebb/core/error.h"
+#include "ebb/core/units.h"
 #include "ebb/core/words.h"
 #include "ebb/plan/text.h"
 
@@ -67,6 +68,35 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
 }
 
 }  // namespace
+
+std::string strategy_text(const Plan& plan, const PlanOptions& options) {
+  std::string text = plan.strategy;
+  if (options.strategy != plan.strategy) text += " (chosen by " + options.strategy + ")";
+  const StrategyRow* const row = find_strategy(plan.strategy);
+  return row == nullptr ? text : text.append(": ").append(row->summary);
+}
+
+std::string parameters_text(const Plan& plan) {
+  std::string text;
+  for (const auto& [name, value] : plan.parameters) {
+    text += (text.empty() ? "" : ", ") + name + " " + std::to_string(value);
+  }
+  return text;
+}
+
+std::string time_text(const Plan& plan, const Chain& chain) {
+  const std::int64_t n = chain.steps();
+  const double plain = chain.record_seconds(0, n) + chain.backward_seconds(0, n);
+  const double seconds = plan.prediction.seconds;
+  std::string text = format_seconds(seconds);
+  if (plain > 0) text += ", " + format_number(seconds / plain) + " x keeping every tape";
+  return text;
+}
+
+std::string bound_text(const Plan& plan) {
+  return "no exact plan takes less than " + format_seconds(plan.bound.seconds) + ": gap at most " +
+         format_percent(plan.gap());
+}
 
 std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain) {
   if (!options.slots || budget == kUnlimited) return format_bytes(budget);

@@ -30,6 +30,15 @@ struct OptionWords {
 // set included.
 Bytes everything_bytes(const Chain& chain, const PlanOptions& options);
 
+// What is said of a plan, in the program and on pages. "revolve (chosen by auto): states in fast memory"
+std::string strategy_text(const Plan& plan, const PlanOptions& options);
+// "every 3, tail 13"; empty without any.
+std::string parameters_text(const Plan& plan);
+// "107 s, 1.188 x keeping every tape"
+std::string time_text(const Plan& plan, const Chain& chain);
+// "no exact plan takes less than 106.9 s: gap at most 0.00561 %"
+std::string bound_text(const Plan& plan);
+
 // "12 KiB", or "3 slots (12 KiB)" in the accounting of slots.
 std::string budget_text(Bytes budget, const PlanOptions& options, const Chain& chain);
 

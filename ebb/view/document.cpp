@@ -84,7 +84,7 @@ Json data_of_lines(std::vector<Json> lines, std::string_view name) {
     fail(ErrorCode::invalid_argument, name, ": these lines of JSON are none that ebb shows; ",
          kWhatPagesShow);
   }
-  Json data = training_data(training, options, name);
+  Json data = training_data(std::move(training), options, name);
   if (!report.is_null()) data["reports"] = report_data({report}, name)["reports"];
   return data;
 }
@@ -156,7 +156,7 @@ std::string file_page(const std::filesystem::path& path) {
     for (Json& line : lines_of(read_text(metrics), shown(metrics.string()))) {
       if (is_training_line(line)) training.push_back(std::move(line));
     }
-    return training_data(training, options_of(path), title_of(path));
+    return training_data(std::move(training), options_of(path), title_of(path));
   }));
 }
 

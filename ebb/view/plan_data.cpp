@@ -89,34 +89,8 @@ Json film_data(const PlanPage& of) {
   return json;
 }
 
-const StrategyRow* row_of(std::string_view name) {
-  for (const StrategyRow& row : strategies()) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
-}
-
 std::string steps_text(std::int64_t steps) {
   return std::to_string(steps) + (steps == 1 ? " step" : " steps");
-}
-
-std::string strategy_text(const PlanPage& of) {
-  std::string text = of.plan.strategy;
-  if (of.question.options.strategy != of.plan.strategy) {
-    text += " (chosen by " + of.question.options.strategy + ")";
-  }
-  const StrategyRow* const row = row_of(of.plan.strategy);
-  return row == nullptr ? text : text.append(": ").append(row->summary);
-}
-
-std::string time_text(const PlanPage& of) {
-  const Chain& chain = of.question.chain;
-  const std::int64_t n = chain.steps();
-  const double plain = chain.record_seconds(0, n) + chain.backward_seconds(0, n);
-  const double seconds = of.plan.prediction.seconds;
-  std::string text = format_seconds(seconds);
-  if (plain > 0) text += ", " + format_number(seconds / plain) + " x keeping every tape";
-  return text;
 }
 
 // What is asked for and found, line by line.
@@ -136,15 +110,11 @@ Json figures(const PlanPage& of) {
           format_seconds(step.record) + ", backward " + format_seconds(step.backward));
   add(same ? "Its bytes" : "At most",
       "state " + format_bytes(step.state) + ", tape " + format_bytes(step.tape));
-  add("Strategy", strategy_text(of));
-  std::string parameters;
-  for (const auto& [name, value] : plan.parameters) {
-    parameters += (parameters.empty() ? "" : ", ") + name + " " + std::to_string(value);
-  }
+  add("Strategy", strategy_text(plan, of.question.options));
+  const std::string parameters = parameters_text(plan);
   if (!parameters.empty()) add("Parameters", parameters);
-  add("Time", time_text(of));
-  add("Bound", "no exact plan takes less than " + format_seconds(plan.bound.seconds) +
-                   ": gap at most " + format_percent(plan.gap()));
+  add("Time", time_text(plan, of.question.chain));
+  add("Bound", bound_text(plan));
   add("Waiting", format_seconds(found.stall_seconds) + " for transfers");
   add("Forward steps", std::to_string(found.forwards) + " (" + std::to_string(found.advances) +
                            " keep nothing, " + std::to_string(found.records) + " leave tapes)");
