@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "ebb/core/decimal.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
@@ -57,7 +58,7 @@ Bytes parse_bytes(std::string_view text) {
   const char* const end = word.data() + word.size();
   const bool is_number = !word.empty() && (std::isdigit(word.front()) != 0 || word.front() == '.');
   double value = 0;
-  const auto number = std::from_chars(word.data(), end, value);
+  const auto number = read_decimal(word.data(), end, value);
   const std::string_view unit = trimmed({number.ptr, static_cast<std::size_t>(end - number.ptr)});
   for (const Unit& u : kUnits) {
     if (u.name != unit || !is_number || number.ec == std::errc::invalid_argument) continue;

@@ -2,12 +2,12 @@
 #include "ebb/core/rate.h"
 
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "ebb/core/bytes.h"
+#include "ebb/core/decimal.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
@@ -27,7 +27,7 @@ double parse_rate(std::string_view text) {
   if (rest == "unlimited") return std::numeric_limits<double>::infinity();
   const bool digit_first = !rest.empty() && rest.front() >= '0' && rest.front() <= '9';
   double number = 0;
-  const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  const auto [stop, error] = read_decimal(rest.data(), rest.data() + rest.size(), number);
   if (!digit_first || error != std::errc{}) refuse(text);
   rest.remove_prefix(static_cast<std::size_t>(stop - rest.data()));
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);

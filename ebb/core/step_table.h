@@ -47,7 +47,8 @@ class StepTable {
 
   // One of those held.
   std::int64_t any() const {
-    return std::ranges::find_if(slots_, [](const Slot& slot) { return slot.step != kNone; })->step;
+    const auto held = [](const Slot& slot) { return slot.step != kNone; };
+    return std::find_if(slots_.begin(), slots_.end(), held)->step;
   }
 
   // Over the items held in [from,to): O(the smaller of the range and the table).

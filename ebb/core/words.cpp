@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ebb/core/decimal.h"
 #include "ebb/core/error.h"
 
 namespace ebb {
@@ -14,20 +15,22 @@ namespace {
 
 constexpr double kMostSeconds = 1e15;
 
-template <class Number>
-std::optional<Number> parsed(std::string_view word) {
-  Number number{};
+std::optional<double> decimal(std::string_view word) {
+  double number = 0;
   const char* const end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  const auto [stop, error] = read_decimal(word.data(), end, number);
   if (error != std::errc{} || stop != end) return std::nullopt;
   return number;
 }
 
 std::optional<std::int64_t> whole_number(std::string_view word) {
-  if (const auto number = parsed<std::int64_t>(word)) return number;
+  std::int64_t whole = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, whole);
+  if (error == std::errc{} && stop == end) return whole;
   constexpr double exact =
       9007199254740992.0;  // 2^53: every smaller whole double is that whole number
-  const auto number = parsed<double>(word);
+  const auto number = decimal(word);
   if (!number || !(std::abs(*number) < exact) || *number != std::floor(*number))
     return std::nullopt;
   return static_cast<std::int64_t>(*number);
@@ -51,7 +54,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<double> finite_number(std::string_view word) {
-  const auto number = parsed<double>(word);
+  const auto number = decimal(word);
   return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
@@ -85,7 +88,7 @@ std::vector<std::int64_t> read_counts(std::string_view what, std::string_view wo
 }
 
 double read_seconds(std::string_view what, std::string_view word) {
-  const auto number = parsed<double>(word);
+  const auto number = decimal(word);
   if (!number || !(*number >= 0) || *number > kMostSeconds) {
     fail(ErrorCode::invalid_argument, what, " is '", shown(word),
          "'; it must be a number of seconds from 0 to 1e15, such as 0.25 or 3e-6");

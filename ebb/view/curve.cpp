@@ -94,9 +94,8 @@ class Line {
 
   std::vector<std::pair<Bytes, double>> points() const {
     auto points = points_;
-    std::ranges::sort(points);
-    const auto same = std::ranges::unique(points);
-    points.erase(same.begin(), same.end());
+    std::sort(points.begin(), points.end());
+    points.erase(std::unique(points.begin(), points.end()), points.end());
     return points;
   }
 
@@ -118,7 +117,8 @@ class Line {
       return std::abs(
           std::log((static_cast<double>(budget) + 1) / (static_cast<double>(near_) + 1)));
     };
-    std::ranges::sort(budgets_, {}, away);
+    std::sort(budgets_.begin(), budgets_.end(),
+              [&away](Bytes a, Bytes b) { return away(a) < away(b); });
   }
 
   const PlanQuestion& question_;
@@ -133,13 +133,12 @@ class Line {
 
 // Where a line has a point and between them: what the bound says there holds for all budgets below.
 Json bound_at(const PlanQuestion& question, const Machine& machine, std::vector<Bytes> budgets) {
-  std::ranges::sort(budgets);
+  std::sort(budgets.begin(), budgets.end());
   const std::vector<Bytes> between =
       budgets_between(budgets.front(), budgets.back(), 1, kBoundPoints);
   budgets.insert(budgets.end(), between.begin(), between.end());
-  std::ranges::sort(budgets);
-  const auto same = std::ranges::unique(budgets);
-  budgets.erase(same.begin(), same.end());
+  std::sort(budgets.begin(), budgets.end());
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
   Json points = Json::array();
   for (const Bytes budget : budgets) {
     Machine own = machine;
@@ -157,7 +156,8 @@ Json budget_curve(const PlanQuestion& question, const Plan& plan, double limit) 
   const Bytes near = own == kUnlimited ? plan.prediction.peak[0] : own;
   std::vector<Line> lines;
   const auto add = [&](std::string_view name) {
-    if (std::ranges::find(lines, name, &Line::strategy) == lines.end()) {
+    const auto has_name = [name](const Line& line) { return line.strategy() == name; };
+    if (std::none_of(lines.begin(), lines.end(), has_name)) {
       lines.emplace_back(question, std::string(name), near);
     }
   };
