@@ -12,7 +12,7 @@ import pytest
 
 EBB = os.environ.get("EBB_BINARY")
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/planning.md"]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("start", "choosing", "planning", "cpp", "tiers", "extending"))]
 
 
 def blocks(page, language):
@@ -58,13 +58,13 @@ def gradients_after(code):
 
     torch.manual_seed(0)
     names = {}
-    exec(compile(code, "README.md", "exec"), names)
+    exec(compile(code, "an example", "exec"), names)
     modules = {name: value for name, value in names.items() if isinstance(value, torch.nn.Module)}
     grads = {(name, part): p.grad for name, one in modules.items() for part, p in one.named_parameters()}
     return {key: grad for key, grad in grads.items() if grad is not None}
 
 
-@pytest.mark.parametrize("code", blocks("README.md", "python"))
+@pytest.mark.parametrize("code", [code for page in PAGES for code in blocks(page, "python")])
 def test_shows_what_runs_and_gives_the_gradients_of_plain_autograd(code, one_thread, monkeypatch):
     import torch
     from scan_oracle import loop
@@ -82,6 +82,8 @@ def test_shows_what_runs_and_gives_the_gradients_of_plain_autograd(code, one_thr
 
 
 def test_finds_something_to_check():
-    assert blocks("README.md", "python")
-    assert sum(1 for _ in sessions("README.md")) > 0
-    assert blocks("README.md", "cpp")
+    for page in ("README.md", "docs/start.md"):
+        assert blocks(page, "python") and sum(1 for _ in sessions(page)) > 0
+    assert blocks("README.md", "cpp") and all(
+        blocks(f"docs/{name}.md", "cpp") for name in ("cpp", "tiers", "extending")
+    )
