@@ -29,6 +29,7 @@ declare -A probe=(
   [dpkg-dev]='command -v dpkg-shlibdeps'
   [pkg-config]='command -v pkg-config'
   [file]='command -v file'
+  [doxygen]='command -v doxygen'
   [python3]='python3 -c "import tomllib"'
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
@@ -113,6 +114,12 @@ need_browser() {
     return 0
   fi
   install chromium
+}
+
+# What ./dev book needs: nothing of the library is built for it.
+need_book() {
+  need doxygen
+  need_venv scripts/requirements-book.txt
 }
 
 # A compiler of CUDA 13: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of

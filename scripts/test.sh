@@ -153,7 +153,7 @@ quick_tests() {
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
-    "pages in a browser: ./dev test all"
+    "pages in a browser, the book: ./dev test all"
     "sanitizers, fuzzing, clang-tidy, wheel with CUDA, public headers one by one, extensions: ./dev test all")
   summary
 }
@@ -177,6 +177,7 @@ all_tests() {
   need_fuzzing_clang
   need_nvcc
   need_browser
+  need_book
   ! command -v dpkg >/dev/null || need "${deb_packages[@]}"
   say "packages are here; from now on it counts"
   stage build_rest build_rest
@@ -184,6 +185,7 @@ all_tests() {
   stage python_slow slow_python
   stage memory memory_as_stated
   stage browser run_pytest tests/python/test_view_page.py
+  stage book book
   stage libtorch run_pytest --dist loadfile tests/python/test_libtorch.py
   stage asan sanitized asan asan-memory
   stage tsan sanitized tsan tsan
