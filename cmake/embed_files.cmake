@@ -20,7 +20,8 @@ foreach(file IN LISTS FILES)
     string(APPEND literal "R\"file(${piece})file\" ")
     math(EXPR at "${at} + 8000")
   endwhile()
-  string(APPEND rows "    {\"${name}\", ${literal}},\n")
+  # A compiler need not count as many characters in a constant as a file may have.
+  string(APPEND rows "    {\"${name}\", {${literal}, ${length}}},\n")
 endforeach()
 file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
 #include "@HEADER@"
@@ -30,12 +31,12 @@ file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
 namespace ebb {
 namespace {
 
-constexpr std::array<EmbeddedFile, @count@> kFiles{{
+constexpr std::array<EmbeddedFile, @count@> @NAME@Array{{
 @rows@}};
 
 }  // namespace
 
-constinit const std::span<const EmbeddedFile> @NAME@ = kFiles;
+constinit const std::span<const EmbeddedFile> @NAME@ = @NAME@Array;
 
 }  // namespace ebb
 ]])

@@ -30,12 +30,14 @@ declare -A probe=(
   [pkg-config]='command -v pkg-config'
   [file]='command -v file'
   [doxygen]='command -v doxygen'
+  [emscripten]='command -v em++'
   [python3]='python3 -c "import tomllib"'
   [python3-venv]='python3 -c "import ensurepip"'
   [python3-dev]='python3 -c "import os, sysconfig; os.stat(sysconfig.get_path(\"include\") + \"/Python.h\")"'
 )
 build_packages=(g++ cmake ninja-build nlohmann-json3-dev libcli11-dev liburing-dev libzstd-dev liblz4-dev zlib1g-dev libhwy-dev)
 test_packages=("${build_packages[@]}" libgtest-dev libgmock-dev python3 libopenmpi-dev openmpi-bin ccache)
+explorer_packages=("${build_packages[@]}" emscripten)
 deb_packages=("${build_packages[@]}" dpkg-dev file pkg-config python3)
 
 as_root() {

@@ -149,7 +149,8 @@ quick_tests() {
   stage build build_quick
   stage types check_types
   stage cpp run_ctest quick
-  stage python run_pytest --dist load -m "not slow" --ignore tests/python/test_view_page.py tests/python
+  stage python run_pytest --dist load -m "not slow" --ignore tests/python/test_view_page.py \
+    --ignore tests/python/test_explorer.py tests/python
   left_out+=(
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
@@ -162,7 +163,14 @@ quick_tests() {
 slow_python() {
   export EBB_EXAMPLES=all
   run_pytest --dist loadfile -m "slow or hypothesis" --ignore tests/python/test_libtorch.py \
-    --ignore tests/python/test_train_memory.py --ignore tests/python/test_view_page.py tests/python
+    --ignore tests/python/test_train_memory.py --ignore tests/python/test_view_page.py \
+    --ignore tests/python/test_explorer.py tests/python
+}
+
+# Pages of the program as users have it, with the planner in them.
+explorer_works() {
+  build_package -DEBB_EXPLORER=ON
+  EBB_BINARY=$PWD/build/package/ebb run_pytest tests/python/test_explorer.py
 }
 
 # What is resident, of the program as users have it.
@@ -177,6 +185,7 @@ all_tests() {
   need_fuzzing_clang
   need_nvcc
   need_browser
+  need "${explorer_packages[@]}"
   need_book
   ! command -v dpkg >/dev/null || need "${deb_packages[@]}"
   say "packages are here; from now on it counts"
@@ -185,6 +194,7 @@ all_tests() {
   stage python_slow slow_python
   stage memory memory_as_stated
   stage browser run_pytest tests/python/test_view_page.py
+  stage explorer explorer_works
   stage book book
   stage libtorch run_pytest --dist loadfile tests/python/test_libtorch.py
   stage asan sanitized asan asan-memory

@@ -24,6 +24,8 @@ struct PlanPage {
   double curve_seconds = kCurveSeconds;
   // Of plans with more it is not shown what happens when.
   std::int64_t most_actions = kMostActions;
+  // Whether its numbers can be changed on the page, where this program has the planner for that and all steps are alike.
+  bool explorer = true;
 };
 
 // The page of a plan.

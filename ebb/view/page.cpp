@@ -56,6 +56,21 @@ std::string_view file(std::string_view name) {
   return {};
 }
 
+constexpr std::string_view kWorker = "planner_worker.js";
+
+// Scripts of the page; what a worker runs, and with what, is text to them.
+void add_explorer(std::string& html, std::string& scripts) {
+  for (const EmbeddedFile& own : kExplorerFiles) {
+    if (own.name != kWorker && own.name.ends_with(".js")) {
+      scripts.append(own.text);
+      continue;
+    }
+    const char* const id = own.name == kWorker ? "planner-worker" : "planner";
+    html.append("<script type=\"text/plain\" id=\"").append(id).append("\">");
+    html.append(own.text).append("</script>\n");
+  }
+}
+
 }  // namespace
 
 std::string page_of(const Json& data) {
@@ -67,10 +82,12 @@ std::string page_of(const Json& data) {
   html.append(file("page.css")).append("</style>\n</head>\n<body>\n");
   html.append(file("page.html"));
   html += "<script type=\"application/json\" id=\"data\">" + as_script_data(whole) + "</script>\n";
-  html += "<script>\n\"use strict\";\n(() => {\n";
+  std::string scripts;
   for (const EmbeddedFile& own : kPageFiles) {
-    if (own.name.ends_with(".js")) html.append(own.text);
+    if (own.name.ends_with(".js")) scripts.append(own.text);
   }
+  if (data.contains("explorer")) add_explorer(html, scripts);
+  html.append("<script>\n\"use strict\";\n(() => {\n").append(scripts);
   html += "})();\n</script>\n</body>\n</html>\n";
   return html;
 }

@@ -10,5 +10,8 @@ namespace ebb {
 
 // Under their names; scripts in the order in which they build on each other.
 extern const std::span<const EmbeddedFile> kPageFiles;
+// What pages with an explorer have besides: scripts, planner_worker.js, which is one for the worker, and the planner. Empty where it was
+// not built.
+extern const std::span<const EmbeddedFile> kExplorerFiles;
 
 }  // namespace ebb

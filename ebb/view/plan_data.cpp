@@ -145,6 +145,12 @@ std::string title_of(const PlanPage& of) {
          ": " + of.plan.strategy;
 }
 
+Json explorer_data(const PlanQuestion& question) {
+  Json names = Json::array();
+  for (const StrategyRow& row : strategies()) names.push_back(row.name);
+  return {{"question", Json::parse(to_json(question))}, {"strategies", names}};
+}
+
 }  // namespace
 
 Json plan_data(const PlanPage& of) {
@@ -163,6 +169,7 @@ Json plan_data(const PlanPage& of) {
                     {"budget", budget == kUnlimited ? of.plan.prediction.peak[0] : budget},
                     {"seconds", of.plan.prediction.seconds},
                     {"bound", of.plan.bound.seconds}};
+  if (of.explorer && of.question.chain.is_uniform()) data["explorer"] = explorer_data(of.question);
   return data;
 }
 

@@ -17,16 +17,18 @@ void bind_view(nb::module_& module) {
   module.def(
       "plan_page",
       [](const Plan& plan, const Chain& chain, const Platform& platform, const PlanOptions& options,
-         std::optional<Bytes> least, double curve_seconds, std::int64_t most_actions) {
+         std::optional<Bytes> least, double curve_seconds, std::int64_t most_actions,
+         bool explorer) {
         const PlanQuestion question{chain, platform, options};
         return plan_page({.question = question,
                           .plan = plan,
                           .least = least,
                           .curve_seconds = curve_seconds,
-                          .most_actions = most_actions});
+                          .most_actions = most_actions,
+                          .explorer = explorer});
       },
       "plan"_a, "chain"_a, "platform"_a, "options"_a, "least_budget"_a.none(), "curve_seconds"_a,
-      "most_actions"_a, nb::call_guard<nb::gil_scoped_release>());
+      "most_actions"_a, "explorer"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def("document_page", &document_page, "text"_a, "name"_a);
   module.def("in_frame", &in_frame, "page"_a);
 }

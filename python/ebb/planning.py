@@ -172,7 +172,9 @@ class Plan(Prediction, HasPage):
 
     def _page(self, quick: bool) -> str:
         curve_seconds, most_actions = (0.0, 1_000_000) if quick else (3.0, 50_000_000)
-        return _core.plan_page(self._plan, *self._request, self.least_budget, curve_seconds, most_actions)
+        return _core.plan_page(
+            self._plan, *self._request, self.least_budget, curve_seconds, most_actions, explorer=not quick
+        )
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<14}{text}" for label, text in self._lines())

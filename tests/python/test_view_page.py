@@ -196,7 +196,7 @@ def test_charts_over_time_zoom_together(opened, made):
 
 def test_data_are_there_as_a_table(opened, made):
     page = opened(made("slots"))
-    page.locator("details summary").first.click()
+    page.locator("figure details summary").first.click()
     rows = page.locator("details[open] tbody tr")
     assert rows.count() == len(json.loads(page.locator("#data").text_content())["film"]["work"]["kind"])
     assert "step" in page.locator("details[open] thead").inner_text()

@@ -6,14 +6,19 @@ document.querySelector("h1").textContent = data.title;
 document.querySelector("footer").textContent = `Made by ebb ${data.version}. This file loads nothing from elsewhere.`;
 
 document.body.append(patterns());
-for (const remark of data.remarks ?? []) page.append(html("p", { class: "remark" }, remark));
-if (data.figures) page.append(html("dl", { class: "figures" }, ...data.figures.flatMap(([label, text]) => [html("dt", {}, label), html("dd", {}, text)])));
-if (data.film) page.append(...filmSections(data.film, data.slot));
-if (data.curve) page.append(curveSection(data.curve, data.chosen, data.slot));
-for (const own of data.charts ?? []) page.append(trainingSection(own));
-(data.reports ?? []).forEach((report, i, all) => page.append(reportSection(report, i, all.length)));
-if (data.bars) page.append(section(data.bars.title, data.bars.about, pairs(data.bars.rows, data.bars.words, data.bars.shared)));
-for (const table of data.tables ?? []) page.append(section(table.title, table.about, dataTable(() => table)));
+
+function contents(of) {
+  const found = (of.remarks ?? []).map((remark) => html("p", { class: "remark" }, remark));
+  if (of.figures) found.push(html("dl", { class: "figures" }, ...of.figures.flatMap(([label, text]) => [html("dt", {}, label), html("dd", {}, text)])));
+  if (of.film) found.push(...filmSections(of.film, of.slot));
+  if (of.curve) found.push(curveSection(of.curve, of.chosen, of.slot));
+  for (const own of of.charts ?? []) found.push(trainingSection(own));
+  (of.reports ?? []).forEach((report, i, all) => found.push(reportSection(report, i, all.length)));
+  if (of.bars) found.push(section(of.bars.title, of.bars.about, pairs(of.bars.rows, of.bars.words, of.bars.shared)));
+  for (const table of of.tables ?? []) found.push(section(table.title, table.about, dataTable(() => table)));
+  return found;
+}
+page.append(...contents(data));
 
 const theme = document.getElementById("theme");
 const setTheme = (dark) => {
