@@ -143,7 +143,7 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
        {"eval", "Say how good a trained net is on the samples of its task", declare_eval},
        {"predict", "Write what a trained net makes of a file of sequences, of any length",
         declare_predict},
-       {"sample", "Let a net that was trained on text go on with a text", declare_sample},
+       {"sample", "Continue a text with a net that was trained on text", declare_sample},
        {"view", "Show a plan, a report, a trace or a training run as a page for a browser",
         declare_view},
        {"bench", "Run a paper's experiment on this machine, predicted and measured",

@@ -80,7 +80,7 @@ Command declare_sample(CLI::App& app) {
   const auto words = std::make_shared<SampleWords>();
   declare_run(app, words->net);
   Heading text(app, "The text");
-  text.option("--text", words->text, "TEXT", "What it goes on from");
+  text.option("--text", words->text, "TEXT", "The text to continue");
   text.option("--length", words->length, "N", "Bytes to add; default 500");
   text.option(
       "--temperature", words->temperature, "F",

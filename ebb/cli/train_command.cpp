@@ -45,7 +45,7 @@ the names of these options up to save_seconds, with _ for -, and those that
 docs/training.md adds; words given beside it win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
 parameters under PyTorch's names; --view FILE.html draws the metrics. Ctrl-C,
-or a kill, and --resume DIR: training goes on with the same bits, or with
+or a kill, and --resume DIR: training continues with the same bits, or with
 --device on another kind of device, where bits are its own. mpirun -n P
 ebb train ... takes P batches at once.
 
@@ -183,13 +183,13 @@ std::string read_config(const std::string& path) {
 void check_change(const TrainOptions& before, const TrainOptions& now) {
   if (truncation(before) != truncation(now)) {
     fail(ErrorCode::invalid_argument, "--strategy is '", now.strategy, "', the checkpoint's '",
-         before.strategy, "'; where gradients are cut off cannot change when training goes on");
+         before.strategy, "'; where gradients are cut off cannot change when training continues");
   }
   const bool shaped = now.schedule.shape == Schedule::Shape::cosine ||
                       now.schedule.shape == Schedule::Shape::linear;
   if (shaped && (before.iterations != now.iterations || before.epochs != now.epochs)) {
     fail(ErrorCode::invalid_argument, "the schedule ", to_text(now.schedule),
-         " depends on the number of iterations, which cannot change when training goes on");
+         " depends on the number of iterations, which cannot change when training continues");
   }
 }
 
@@ -243,7 +243,7 @@ TrainOptions options_of(const Words& words, const std::optional<Checkpoint>& fro
     if (word == words.given.end() && !flagged) continue;
     if (from && !is_free_option(row.key)) {
       fail(ErrorCode::invalid_argument, option_of(row.key),
-           " cannot be changed when training goes on; start anew, or leave it out");
+           " cannot be changed when training continues; start anew, or leave it out");
     }
     json[row.key] = flagged ? Json(true) : value_of(row, word->second);
     // One of the two in words wins over the other in a file.
@@ -302,7 +302,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     }
     if (words.save_failure_ok) {
       settings.save_failed = [&err](const std::string& why) {
-        err << "ebb train: " << why << "; training goes on\n" << std::flush;
+        err << "ebb train: " << why << "; training continues\n" << std::flush;
       };
     }
     const TrainResult result =
@@ -313,7 +313,7 @@ void answer(const Words& words, std::ostream& out, std::ostream& err) {
     }
     if (speaks && result.stopped && !out) {
       fail(ErrorCode::io, "the output cannot be written; stopped after ", result.iterations,
-           " iterations", settings.out.empty() ? "" : "; go on with ebb train --resume ",
+           " iterations", settings.out.empty() ? "" : "; continue with ebb train --resume ",
            settings.out.string());
     }
     if (result.stopped && speaks)
@@ -402,7 +402,7 @@ Command declare_train(CLI::App& app) {
       "--view", words->view, "FILE.html",
       "At the end, write a page for a browser: loss,\nmeasure and gradients over the iterations");
   files.flag("--data-changed-ok", words->data_changed_ok,
-             "Go on with data that are not the checkpoint's");
+             "Continue with data that are not the checkpoint's");
   files.flag(
       "--save-failure-ok", words->save_failure_ok,
       "Go on where a checkpoint or a line of metrics cannot\nbe written, and try again later");

@@ -255,7 +255,7 @@ void TrainText::result(const TrainResult& result, const std::string& directory) 
   }
   if (!directory.empty()) {
     out_ << "Parameters, checkpoint and metrics are in " << directory;
-    if (result.stopped) out_ << "; go on with ebb train --resume " << directory;
+    if (result.stopped) out_ << "; continue with ebb train --resume " << directory;
     out_ << ".\n";
   }
 }

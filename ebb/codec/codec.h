@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codecs: what is kept for the way back, made smaller. Each row says whether decoding gives the same
-// bits and whether the size is known beforehand. Where the bytes go is somebody else's business.
+// bits and whether the size is known beforehand. Where the bytes go is decided elsewhere.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain: the steps of one computation with their costs and sizes. Plain numbers; where they were
-// measured is somebody else's business.
+// A chain: the steps of one computation with their costs and sizes. Plain numbers; where they come
+// from does not matter here.
 #pragma once
 
 #include <cstdint>

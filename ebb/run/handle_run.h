@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run over steps whose states and tapes are not bytes but objects of somebody else: tensors of a
+// A run over steps whose states and tapes are not bytes but a caller's objects: tensors of a
 // framework and its graphs, on any device. The plan says what to keep where and when to forget it;
 // the Step keeps, moves and forgets. Bytes are what the chain says, and are charged to a ledger.
 #pragma once

@@ -18,7 +18,7 @@ class Medium {
   virtual ~Medium() = default;
 
   // Called once, before any transfer: offsets 0 .. bytes-1 will be used. Throws Error(io) or
-  // Error(out_of_budget) when they cannot be had.
+  // Error(out_of_budget) when there is no room for them.
   virtual void reserve(Bytes bytes) = 0;
   // Most transfers will come from and go to this memory, which stays where it is. A hint.
   virtual void expect(std::span<std::byte> memory) { static_cast<void>(memory); }

@@ -55,7 +55,7 @@ class Checked {
     for (std::size_t i = 0; i < carry.size(); ++i) {
       if (carry[i]._version() == versions[i]) continue;
       fail(ErrorCode::invalid_argument, "scan: f changed carry[", i,
-           "] in place, so that it cannot run again from it; change a clone instead");
+           "] in place, so it cannot be recomputed from it; change a clone instead");
     }
     const auto& [out, y] = found;
     if (out.size() != carry_.size()) {

@@ -29,7 +29,7 @@ enum class Reduce { none, sum, mean };
 struct ScanOptions {
   Bytes budget = kUnlimited;      // for what backward needs; unlimited: plain autograd
   std::string strategy = "auto";  // as in make_plan
-  std::int64_t chunk = 0;         // time steps kept or run again together; 0: chosen by the length
+  std::int64_t chunk = 0;         // time steps kept or recomputed together; 0: chosen by the length
   // Every tensor beside its arguments that f differentiates through; others are refused.
   Tensors params = {};
   Tensors buffers = {};  // those that f changes in place (running statistics): changed once only

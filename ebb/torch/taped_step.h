@@ -180,7 +180,7 @@ class TapedStep final : public HandleStep {
     for (std::size_t i = 0; i < state.leaves.size(); ++i) {
       if (state.leaves[i]._version() == state.versions[i]) continue;
       fail(ErrorCode::invalid_argument, "scan: carry[", i,
-           "] was changed in place after f returned it, so that a step cannot run again from it; "
+           "] was changed in place after f returned it, so a step cannot be recomputed from it; "
            "change a clone instead");
     }
     live_ = state.leaves;

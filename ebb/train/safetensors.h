@@ -18,7 +18,7 @@ namespace ebb {
 
 enum class TensorType { f32, f64, i64, i32, u8 };
 
-// A named array in row-major order. Its bytes belong to somebody else and need not be aligned; or they
+// A named array in row-major order. Its bytes belong to the caller and need not be aligned; or they
 // are in a file yet, and there is `read`.
 struct TensorView {
   std::string name;

@@ -80,7 +80,7 @@ void sample(const TrainedModel& model, const SampleOptions& options,
             const std::function<void(char)>& sink) {
   if (model.symbols.empty() || !model.shape.spikes || model.shape.inputs != model.shape.outputs) {
     fail(ErrorCode::invalid_argument, model.name, " was trained on the task '", model.options.task,
-         "'; only nets trained on the task 'text' go on with a text");
+         "'; only nets trained on the task 'text' continue a text");
   }
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
     fail(ErrorCode::invalid_argument, "temperature is ", options.temperature,

@@ -62,7 +62,7 @@ struct TrainLine {
 struct TrainSettings {
   std::filesystem::path out;  // checkpoints and metrics go there; empty: none are kept
   bool resume = false;        // go on from the checkpoint in `out`
-  // Go on with data that are not those of the checkpoint; otherwise they are an error.
+  // Continue with data that are not those of the checkpoint; otherwise they are an error.
   bool data_changed_ok = false;
   // Of `out`, from a caller that has looked into it and wants what it saw to stay; null: train() takes it,
   // before it touches anything there.

@@ -54,7 +54,7 @@ void check_data(const DataFingerprint& before, const DataFingerprint& now) {
                   (alike ? words(now) + " as before, with other content or under other names"
                          : "there were " + words(before) + ", there are " + words(now)),
               {},
-              "give those of before, or go on with these by --data-changed-ok (data_changed_ok)");
+              "give the same data, or continue with these by --data-changed-ok (data_changed_ok)");
 }
 
 void add_up(Ranks& ranks, Score& score) {
@@ -77,7 +77,7 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   began_ = seconds_now();
   if (from && options_.processes != ranks_.size()) {
     fail(ErrorCode::invalid_argument, "the checkpoint was trained by ", options_.processes,
-         " processes; go on with as many, there are ", ranks_.size());
+         " processes; continue with as many, there are ", ranks_.size());
   }
   if (from && !settings_.data_changed_ok) check_data(from->data, task_->data());
   options_.processes = ranks_.size();

@@ -67,6 +67,6 @@ def test_verify_says_yes_and_no(loop):
     wrong = ebb.verify(depends_on_calls, init, xs, budget="32KiB")
     assert not wrong and wrong.worst > 0 and "differences" in str(wrong)
     calls, still = itertools.count(), 150
-    with pytest.raises(ebb.Error, match="another state when it ran again"):
+    with pytest.raises(ebb.Error, match="another state when it was recomputed"):
         _, ys = ebb.scan(depends_on_calls, init, xs, budget="32KiB", verify=True)
         ys.sum().backward()

@@ -27,9 +27,7 @@ def test_a_report_counts_time_steps_and_names_memory_device_and_strategy():
     assert (report.steps, report.length, report.chunk) == (100, 400, 4)
     text = str(report)
     again = 4 * (report.measured["forwards"] - 100)
-    assert (
-        text.startswith("400 time steps in ") and f"of 48 KiB of memory (cpu), {again} of them computed again" in text
-    )
+    assert text.startswith("400 time steps in ") and f"of 48 KiB of memory (cpu), {again} of them recomputed" in text
     assert "each 4 steps" in text and "\n  memory  " in text and "fast" not in text
     summary = next(row.summary for row in ebb.strategies() if row.name == report.strategy)
     assert f"{report.strategy}: {summary}" in text

@@ -185,7 +185,7 @@ def test_a_reader_that_goes_loses_nothing(tmp_path):
     assert process.wait(timeout=600) == 4, err
     assert "the output cannot be written; stopped after " in err
     done = json.loads((tmp_path / "run" / "train.json").read_text())["iteration"]
-    assert f"after {done} iterations; go on with ebb train --resume {tmp_path}/run" in err
+    assert f"after {done} iterations; continue with ebb train --resume {tmp_path}/run" in err
     assert 3 <= done < 300 and len(column(tmp_path / "run")) == done
     ebb(f"--resume {tmp_path}/run")
     assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
@@ -235,7 +235,7 @@ def test_saving_that_fails_need_not_end_training(tmp_path):
     _, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     told = err.splitlines()
-    assert all("File too large" in line and line.endswith("training goes on") for line in told)
+    assert all("File too large" in line and line.endswith("training continues") for line in told)
     assert "checkpoint of iteration 1 is not saved" in told[0] and any("metrics.jsonl" in line for line in told)
     assert tensors(tmp_path / "run") == tensors(tmp_path / "whole")
     assert column(tmp_path / "run") == column(tmp_path / "whole")
@@ -251,7 +251,7 @@ def test_goes_on_with_other_threads(tmp_path):
 
 def test_resume_says_what_cannot_be_changed(uninterrupted, tmp_path):
     folder = uninterrupted
-    assert "--lr cannot be changed when training goes on" in ebb(f"--resume {folder} --lr 1", 2).stderr
+    assert "--lr cannot be changed when training continues" in ebb(f"--resume {folder} --lr 1", 2).stderr
     assert "leave out --out" in ebb(f"--resume {folder} --out {tmp_path}", 2).stderr
     done = ebb(f"--resume {tmp_path}/nothing", 4)
     assert "nothing" in done.stderr

@@ -30,7 +30,7 @@ class GraphReport:
 
     kept, stock_kept: what the forward pass keeps for the backward pass, beside parameters and inputs.
     peak, stock_peak: what is held at most beside parameters and inputs: gradients count, temporary memory of kernels does not.
-    again: operations that take long and run again in the backward pass, such as convolutions.
+    again: operations that take long and are recomputed in the backward pass, such as convolutions.
     left: why the graph was left to torch's own choice; empty: it was not.
     """
 
@@ -102,7 +102,7 @@ class Compiled:
             size = _core.format_bytes
             raise Error(
                 f"compiled: the budget is {size(budget)}, and a step of this graph holds at least {size(least)}, "
-                f"{100 * least / whole:.0f} % of what it holds where nothing is computed again",
+                f"{100 * least / whole:.0f} % of what it holds where nothing is recomputed",
                 "infeasible_budget",
                 least,
                 "raise the budget",
@@ -117,8 +117,8 @@ def compiled(
     are those of torch's own backend, to rounding.
 
     budget: what a training step may hold at its worst moment beside parameters and its inputs: bytes, `"2GiB"`, or a share such as
-        `"50%"` of what it holds if nothing is computed again, as without torch.compile. Gradients count, temporary memory of kernels
-        does not. Convolutions and matrix products run again in the backward pass where the budget requires it, those first that
+        `"50%"` of what it holds if nothing is recomputed, as without torch.compile. Gradients count, temporary memory of kernels
+        does not. Convolutions and matrix products are recomputed in the backward pass where the budget requires it, those first that
         free the most bytes for their time. If the model has graph breaks, the budget is that of each graph; a graph that holds less
         than 16 MiB comes as close to a share as it can. Without a budget, only what is computed within other kernels is computed
         again, such as norms and activations.

@@ -93,7 +93,7 @@ def fit(
     """Makes a step of training fit a budget of bytes at least time. Changes the model in place, as `ebb.compress` does, and
     returns it; `model.ebb_fit` says what was chosen.
 
-    For every layer it chooses whether its input is kept, computed again from the input of the convolution before, moved away
+    For every layer it chooses whether its input is kept, recomputed from the input of the convolution before, moved away
     until the backward pass (to host memory from a GPU; to `disk` from a CPU), or kept as a smaller copy, if `lossy` allows
     that. What each would cost is measured on the sample first. Without `lossy` gradients are bit-identical to those of the original model.
 
@@ -110,7 +110,7 @@ def fit(
     verify: the peak of the plan is measured, and the plan made tighter until it is within the budget. Otherwise it is as good as
         the prediction.
 
-    Where all fits, all is kept, or the model left as it was, if that takes less. Raises `ebb.Error` with the code
+    Where all fits, all is kept, or the model left as it was, if that takes no more. Raises `ebb.Error` with the code
     "infeasible_budget" and `least_budget` where nothing that is allowed fits; the model is then what it was. The model's
     gradients, buffers and generators are left alone. It runs a few dozen steps at most, the first of them with nothing but
     exact savings, which the device must have room for.
@@ -225,12 +225,13 @@ class _Search:
         self._offloading: Offloading | None = None
 
     def run(self) -> tuple[FitPlan, int | None] | None:
-        """The plan, which is then in force, and its peak; None where the model as it was fits, and nothing else that is exact:
-        a ReLU's bits are more where the layer after it keeps what comes out anyway."""
+        """The plan, which is then in force, and its peak; None where the model as it was fits, and keeping what is exact takes no
+        less: a ReLU's bits may come on top of what the layer after it keeps anyway."""
         planner, stock = self._profile.planner, self._profile.stock_peak
         keep = evaluate(self._profile.steps, {})
-        fits = keep.peak <= self._budget if not self._verify else self._peak(keep) <= self._budget
-        if not fits and stock is not None and stock <= self._budget:
+        exact = self._peak(keep) if self._verify else keep.peak
+        fits = exact <= self._budget
+        if stock is not None and stock <= min(exact, self._budget):
             return None
         if not self._verify:
             found = keep if fits else planner.solve(self._budget)
@@ -304,9 +305,6 @@ class _Search:
         steps = self._profile.steps
         again = {step.x for step in steps if plan.options[step.name].way == "recompute"}
         offering = {step.name for step in steps if step.kind == "conv" and step.y in again}
-        pooled = {step.x for step in steps if step.kind == "conv" and plan.options[step.name].way == "compress"}
-        exact = {step.x for step in steps if step.kind != "conv" or plan.options[step.name].way != "compress"}
-        for_pooled = {step.name for step in steps if step.kind == "relu" and step.y in pooled - exact}
         with_data = {
             step.name for step in steps if step.kind == "conv" and step.x_bytes == 0
         }  # which need not be pooled
@@ -315,8 +313,6 @@ class _Search:
             settings = settings_of(layer)
             option = plan.options.get(name)
             settings.way = "keep" if option is None else option.way
-            if name in for_pooled:
-                settings.way = "recompute"
             if option is not None and option.way == "compress":
                 settings.codec = option.codec
                 if option.block:

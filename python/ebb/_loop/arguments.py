@@ -65,7 +65,7 @@ def checked_codecs(name: str, codec: Any, budget: Any, verify: bool) -> Codecs |
         )
     if verify and codecs.state is not None and not codecs.state.exact:
         raise Error(
-            f"{name}: verify=True asks that steps which run again give the same bits, and from states kept in "
+            f"{name}: verify=True asks that recomputed steps give the same bits, and from states kept in "
             f"{codecs.state.words} they do not; leave one of them out"
         )
     return codecs
@@ -132,7 +132,7 @@ def explained(name: str, xs: Any = None, planned: bool = True) -> Iterator[None]
         if planned and "register a hook on a tensor that doesn't require grad" in str(error):
             raise Error(
                 f"{name}: f registers a hook on a tensor, and where steps run without a graph tensors have no gradient to hook",
-                remedy="write `if h.requires_grad: h.register_hook(...)`: steps run again with a graph before their backward",
+                remedy="write `if h.requires_grad: h.register_hook(...)`: steps are recomputed with a graph before their backward",
             ) from error
         raise
 

@@ -75,7 +75,7 @@ class _Measured:
 
 
 class Chain(torch.nn.Module):
-    """Runs a torch.nn.Sequential within a budget: which activations to keep and which to compute again is planned from the
+    """Runs a torch.nn.Sequential within a budget: which activations to keep and which to recompute is planned from the
     measured time and bytes of every stage. Outputs and gradients are bit-identical to the module's own.
 
     >>> import torch, ebb

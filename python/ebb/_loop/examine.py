@@ -297,7 +297,7 @@ def _check_repeats(recorder: Recorder, start: Leaves, head: Head) -> bool:
     for old, new in zip(head.leaves + head.ys, leaves + ys):
         if old is not None and not close(old, new):
             raise Error(
-                f"{blocks.name}: f gives another result when its first step runs again: it depends on something that "
+                f"{blocks.name}: f gives another result when its first step is recomputed: it depends on something that "
                 "changes from call to call, like a counter, an attribute, a captured tensor that is changed in place "
                 "or a generator of random numbers; make that a part of the carry or of the input"
             )

@@ -143,7 +143,7 @@ class Report(HasPage):
         else:
             forwards = self.measured["forwards"] if self.done else self.predicted["forwards"]
             again = round((forwards - self.steps) * self.length / self.steps)
-            text += f", {again} of them computed again" if again <= self.length else f", {again} computed again"
+            text += f", {again} of them recomputed" if again <= self.length else f", {again} recomputed"
         if self._foreseen:
             text += f", {self.slowdown:.2f} x the time of {'the module itself' if self.extent.unit == 'stages' else 'a plain loop'}"
         if self.coding is not None and self.coding.approximate:

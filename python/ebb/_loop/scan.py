@@ -85,7 +85,7 @@ def scan(
         bytes x time are least by what the first call measures. `ebb.last_report().budget` says which bytes it became. None: no
         limit, plain autograd.
     tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
-    chunk: time steps that are kept or run again together. None: chosen with the plan, for the least time within the budget.
+    chunk: time steps that are kept or recomputed together. None: chosen with the plan, for the least time within the budget.
     length: how many time steps to run, where xs has more or does not say.
     lengths: one for each sample, a list or a tensor, where xs is padded: after its own last step a sample's carry stays as it
         is and its ys are zeros without a gradient. What is in the padding does not matter. Samples are the first dimension
@@ -94,12 +94,12 @@ def scan(
     reverse: from the last time step to the first; ys stay in their places.
     reduce: "sum" or "mean" of the ys instead of all of them: no memory that grows with time.
     preserve_rng_state: random numbers (dropout) are drawn again alike.
-    verify: every step that runs again is checked to give the same bits.
+    verify: every recomputed step is checked to give the same bits.
     params: tensors, or a module, that f uses beside its arguments. They are found in its first block; name them only
         where later steps use others.
     codec: what graphs keep, made smaller: "bits" (exact: a bit for each 0 or 1, spikes), "bf16", "fp16", "int8" or
         "pool:N" (lossy: gradients are approximate, results are not; `ebb.verify` measures it). A pair, or
-        {"tape": ..., "state": ...}, names one for states too; from a lossy state steps are run again approximately.
+        {"tape": ..., "state": ...}, names one for states too; steps recomputed from a lossy state are approximate.
     graph: on a GPU, from the second call on, blocks are replayed as CUDA graphs, which takes a fraction of the time: None,
         where everything that f sees can be listed and captured (the report says why not); True, or else an error; False, never.
 

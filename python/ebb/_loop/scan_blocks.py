@@ -242,7 +242,7 @@ class ScanBlocks:
         check_alike("scan: the carry", carry, out)
         if self._inputs.versions() != versions:
             raise Error(
-                "scan: f changes its x in place, which it would do again when it runs again; change a clone instead"
+                "scan: f changes its x in place, and would do so again when it is recomputed; change a clone instead"
             )
         return out, sums or [] if self._reduce is not None else ys
 
@@ -317,7 +317,7 @@ class WhileBlocks(CarryOnly):
     """The steps of a while loop, one call of f each."""
 
     name = "while_loop"
-    advice = "call it once with verify=True, which checks that steps give the same bits when they run again"
+    advice = "call it once with verify=True, which checks that recomputed steps give the same bits"
 
     def __init__(self, f: Callable, carry: Structure, expected: int):
         self._f = f

@@ -368,7 +368,7 @@ class TorchStep:
             self._seen[block] = mark
         elif self._seen[block] != mark:
             raise Error(
-                f"{self.blocks.name}: block {block} gave another state when it ran again; f depends on something "
+                f"{self.blocks.name}: block {block} gave another state when it was recomputed; f depends on something "
                 "that is not in its arguments, its random numbers or its modules' buffers, or is not "
                 "deterministic on this device"
             )

@@ -8,7 +8,7 @@ import dataclasses
 from ebb._core import format_bytes
 
 REASONS = {
-    "held": "held by the caller anyway",
+    "held": "held by the caller",
     "parameter": "parameters and views of them",
     "small": "smaller than min_offload_size",
     "host": "already in host memory, and no disk= was given",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host memory that is taken once and handed out in blocks: pinned where it can be had."""
+"""Host memory that is taken once and handed out in blocks: pinned where the system allows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pageable_block(size: int) -> HostBlock:
 
 
 def host_memory(size: int, pin: bool) -> tuple[torch.Tensor, bool]:
-    """Pinned where that is asked for and can be had, else pageable and aligned: slower, but right. Says which."""
+    """Pinned where that is asked for and allowed, else pageable and aligned: slower, but right. Says which."""
     if pin:
         try:
             return torch.empty(size, dtype=torch.uint8, pin_memory=True), True
@@ -89,7 +89,7 @@ class HostPool:
 
     ``capacity``: that many bytes, taken at the first use and kept; 0 for none. None: grows, by slabs that are kept, up
     to half of this machine's memory. Slabs are powers of two, since torch's allocator rounds pinned memory up to
-    these. ``pin``: locked pages where they can be had, else ordinary ones.
+    these. ``pin``: locked pages where the system allows them, else ordinary ones.
     """
 
     def __init__(self, capacity: int | None, pin: bool, granule: int = 512):

@@ -59,6 +59,6 @@ class Reads(Watching):
         for changed, shape in self._changed:
             if span.meets(changed):
                 raise Error(
-                    f"a tensor of shape {shape} that f reads was changed in place between forward and backward, where f runs again",
+                    f"a tensor of shape {shape} that f reads was changed in place between forward and backward, where f is recomputed",
                     remedy="change it after the backward pass, give f a clone of it, or leave budget= out",
                 )
