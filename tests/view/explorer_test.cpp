@@ -73,5 +73,14 @@ TEST(Explorer, IsNotOnThePageOfAChainWhoseStepsDiffer) {
       plan_data({.question = question, .plan = plan, .curve_seconds = 0}).contains("explorer"));
 }
 
+TEST(Explorer, CanBeLeftOut) {
+  const PlanQuestion question = question_from_json(kQuestion);
+  const Plan plan = make_plan(question.chain, question.platform, question.options);
+  PlanPage page{.question = question, .plan = plan, .curve_seconds = 0};
+  EXPECT_TRUE(plan_data(page).contains("explorer"));
+  page.explorer = false;
+  EXPECT_FALSE(plan_data(page).contains("explorer"));
+}
+
 }  // namespace
 }  // namespace ebb::test::explorer_test
