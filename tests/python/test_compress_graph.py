@@ -371,7 +371,7 @@ def test_nothing_is_left_without_the_garbage_collector(options):
                 net.zero_grad()
                 del x
                 assert live.bytes() == 0
-        from ebb._compress.recipes import _SOURCES
+        from ebb._compress.sources import _SOURCES
 
         assert not _SOURCES
     finally:

@@ -3,6 +3,7 @@
 
 import copy
 import gc
+import itertools
 import pickle
 import weakref
 from types import SimpleNamespace
@@ -114,21 +115,19 @@ def test_mistakes_are_found_before_anything_runs():
             ebb.fit(model, sample, **{"budget": "50%", **options})
 
 
-def test_a_model_that_takes_more_with_bits_is_left_as_it_was():
+def test_a_model_that_takes_no_less_is_left_as_it_was():
     """A ReLU between convolutions: torch keeps what comes out once, for both."""
     model = chain(
         lambda: torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU, lambda: torch.nn.Conv2d(3, 3, 3, padding=1)
     )
     sample = torch.randn(4, 3, 16, 16)
     before, peak = everything(model), training_peak(model, sample)
-    for verify in (True, False):
-        found = ebb.fit(model, sample, "100%", lossy=ALL_LOSSY, verify=verify).ebb_fit
-        assert found.peak == peak == found.budget and found.rows == [] and found.slowdown == 1
+    for verify, budget in itertools.product((True, False), ("100%", 2 * peak)):
+        found = ebb.fit(model, sample, budget, lossy=ALL_LOSSY, verify=verify).ebb_fit
+        assert found.peak == peak <= found.budget and found.rows == [] and found.slowdown == 1
         assert "as they were" in found.brief()
         assert same(everything(model), before)
     assert least_of(model, sample) == peak
-    ebb.fit(model, sample, 2 * peak)
-    assert ways(model) == {"keep"}
 
 
 @pytest.mark.slow
@@ -213,7 +212,7 @@ def test_weights_that_are_computed_when_they_are_read():
     sample = torch.randn(4, 3, 16, 16)
     before = everything(model)
     ebb.fit(model, sample, "100%")
-    ebb.compression_report(model, sample)
+    ebb.compression_report(ebb.compress(model), sample)
     ebb.decompress(model)
     assert same(everything(model), before)
 

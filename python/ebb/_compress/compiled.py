@@ -15,9 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from ebb._base.errors import Error
 from ebb._compress.settings import Settings
+
+_tracing_state = torch._C._get_tracing_state
 
 Forward = Callable[[Any, Tensor], Tensor]
 
@@ -56,9 +59,9 @@ def never_compiled(forward: Forward) -> Forward:
             if torch.is_grad_enabled() and not _exporting():
                 return _run(forward, self, x)
             return self.stock.forward(self, x)
-        if torch.jit.is_tracing():
+        if _tracing_state() is not None:
             return self.stock.forward(self, x)
-        if isinstance(x, torch.fx.Proxy):
+        if isinstance(x, Proxy):
             raise _unreadable("torch.fx")
         if (mode := running.seen) is None or not _is_on_top(mode):
             return forward(self, x)

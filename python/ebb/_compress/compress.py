@@ -137,8 +137,6 @@ def _chosen(
                 "be compressed. "
                 f"Leave it as it is with skip=[{name!r}]"
             )
-    # Then a layer after a ReLU does not compute its output again before it does.
-    always = isinstance(pool, Mapping) and any(name in pool for name in blocks)
     chosen: dict[nn.Module, Settings] = {}
     for name, layer in layers.items():
         kind = stock(layer)
@@ -150,8 +148,6 @@ def _chosen(
             settings.offers = norm == "recompute"
         elif kind in NORMS:
             settings.way = _NORM_WAYS.get(norm, norm)
-        elif kind in RELUS:
-            settings.way = "recompute" if always else "keep"
         elif kind in LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         chosen[layer] = settings

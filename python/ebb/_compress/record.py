@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ebb._compress.recipes import Source, is_watched
+from ebb._compress.packed import is_watched
 from ebb._compress.sample_step import SampleStep
 from ebb._compress.settings import Settings
+from ebb._compress.sources import Source
 from ebb._tensor.memory import LiveBytes
 from ebb._tensor.trees import rounded
 

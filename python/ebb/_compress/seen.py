@@ -21,7 +21,8 @@ from torch.overrides import TorchFunctionMode
 from ebb._compress.compiled import running
 from ebb._compress.functions import KIND_NAMED, KIND_OF, done, plain
 from ebb._compress.kinds import NORMS, original_class, plain_base
-from ebb._compress.recipes import Source, can_be_watched, is_watched, recipe_of
+from ebb._compress.packed import can_be_watched, is_watched
+from ebb._compress.sources import Source, recipe_of
 
 # Calls of modules pass here. Only its frames are asked what `self` is: asking keeps what a frame has alive.
 CALL = nn.Module._call_impl.__code__

@@ -18,8 +18,7 @@ class Settings:
     """One for each layer, at `layer.ebb_settings`; it may be changed between iterations.
 
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
-    A ReLU keeps nothing where its input can be computed again, and bits elsewhere. It reads its output ("keep"), which the next
-    layer will have read before it, or its input ("recompute"), which is one operation less where the next layer pools.
+    A ReLU keeps its output, nothing or bits, whichever costs least beside what the next layer keeps ("keep"), or "bits".
     block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is kept in any case: that can
     be computed again, or that the caller has.
     offers: a convolution's output may be computed again by the norm after it.
@@ -38,6 +37,9 @@ class Settings:
     offloading: Any = None
 
 
+_are_transforms_active = torch._C._are_functorch_transforms_active
+
+
 def settings_of(layer: torch.nn.Module) -> Settings:
     found: Any = layer.ebb_settings
     return found
@@ -45,9 +47,14 @@ def settings_of(layer: torch.nn.Module) -> Settings:
 
 def at_work(*tensors: Tensor | None) -> bool:
     """Whether there will be a backward pass. Elsewhere a layer does what torch's own does. The first tensor is the input."""
-    if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in tensors):
+    if not torch.is_grad_enabled():
         return False
-    if torch._C._are_functorch_transforms_active():
+    for tensor in tensors:
+        if tensor is not None and tensor.requires_grad:
+            break
+    else:
+        return False
+    if _are_transforms_active():
         raise Error(
             "a compressed layer is used inside of a transform of torch.func, which cannot see what it keeps; call "
             "ebb.decompress(model) first, or use torch.autograd",
@@ -59,6 +66,14 @@ def at_work(*tensors: Tensor | None) -> bool:
 def parametrised(layer: torch.nn.Module) -> bool:
     """Whether reading a parameter computes it (torch.nn.utils.parametrize): twice would be once too often."""
     return "parametrizations" in layer._modules
+
+
+def affine_of(layer: Any) -> tuple[Any, Any]:
+    """Its weight and bias. Where they are parameters like any other they are read from where a module has them, which is faster."""
+    own = layer._parameters
+    if "weight" in own and "bias" in own:
+        return own["weight"], own["bias"]
+    return layer.weight, layer.bias
 
 
 def weight_of(layer: torch.nn.Module | None) -> Tensor | None:

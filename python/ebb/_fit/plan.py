@@ -44,7 +44,7 @@ class LayerCall:
 
     kind: conv, norm, relu, gate, dropout, linear, or other. x, y: tensors by number; storage: x's memory by number, with that many
     bytes (0: the caller's). own: bytes that it keeps besides x. saved: (tensor, storage, bytes) that "other" saves. bits: what
-    a relu keeps where its input cannot be recomputed. again: seconds to compute y from x. scratch: bytes that pass by.
+    a relu keeps where its input cannot be recomputed, or where that is its way. again: seconds to compute y from x. scratch: bytes that pass by.
     """
 
     name: str
@@ -168,11 +168,17 @@ class _Call:
 
     def _relu(self) -> None:
         recipe = self._recipe
-        if recipe is None or not recipe.exact:
+        reads = recipe is not None and recipe.exact and self._option.way != "bits"
+        if not reads:
             self._total += self._step.bits
-        if recipe is not None and self._step.y is not None:
-            self._held = recipe.held if recipe.exact else 0
-            self._leave(recipe)  # a layer that pools leaves the norm to be done again here
+        if recipe is None:
+            return
+        if reads:
+            self._held = recipe.held
+        elif recipe.exact:
+            self._held = -min(self._step.scratch, self._step.x_bytes)  # its output, which is not computed again
+            recipe = recipe._replace(seconds=0.0)
+        self._leave(recipe)  # a layer that pools leaves the norm to be done again here
 
     def _gate(self) -> None:
         self._linear()

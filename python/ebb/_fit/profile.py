@@ -157,6 +157,8 @@ class _Steps:
             options += self._variants.options(event, kind, before)
             if kind == "norm":
                 options.append(Option("recompute"))
+            elif kind == "relu":
+                options.append(Option("bits"))
             if self._transfer is not None and kind in ("conv", "norm", "linear", "gate"):
                 options.append(Option("offload", seconds=self._transfer * event.x_bytes))
         return replace(step, options=tuple(options))
@@ -193,7 +195,7 @@ class _Variants:
             elif kind == "norm" and k == 0 and allowed.norm:
                 settings.way = "compress"
             elif kind == "relu" and block is not None:
-                settings.way = "recompute"
+                settings.way = "bits"
             else:
                 settings.way = "keep"
         sizes = {event.name: event.bytes for event in record_bytes(self._step)}

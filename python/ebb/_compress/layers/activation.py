@@ -16,8 +16,11 @@ from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import along
 from ebb._compress.offloading import held
-from ebb._compress.recipes import Recipe, Source, keeping, recipe_of
+from ebb._compress.recipes import Recipe
+from ebb._compress.saving import COPY, OWN, RESULT, run_keeping
 from ebb._compress.settings import at_work, settings_of
+from ebb._compress.sources import Source, recipe_of
+from ebb._compress.waiting import can_wait, run_waiting
 
 
 class _Bits(torch.autograd.Function):
@@ -64,16 +67,16 @@ class ReLU(NotScripted, nn.ReLU):
         if not at_work(x):
             return super().forward(x)
         before = recipe_of(x)
-        if before is None:
-            return _Bits.apply(x, self, sign_bits, None)
-        recipe = Recipe(_relu, before)
-        if not before.exact:  # not so its signs
+        recipe = None if before is None else Recipe(_relu, before)
+        is_exact = before is None or before.exact  # else its signs are not known from it
+        if is_exact and self.ebb_settings.way != "bits" and can_wait(x):
+            out = run_waiting(lambda: F.relu(x, self.inplace), recipe)
+        elif recipe is None or not is_exact or self.ebb_settings.way == "bits":
             out = _Bits.apply(x, self, sign_bits, None, recipe)
         else:
-            # Its output is all it saves; its input has the same signs.
-            with keeping(before if settings_of(self).way == "recompute" else recipe, None, recipe):
-                out = super().forward(x)
-        Source.of(out).recipe = recipe
+            out = run_keeping(lambda: F.relu(x, self.inplace), x, RESULT, recipe, recipe)
+        if recipe is not None:
+            Source.of(out).recipe = recipe
         return out
 
 
@@ -115,9 +118,8 @@ class _Gate(NotScripted):
             return super().forward(x)  # type: ignore[misc]
         before = held(x, settings_of(self))
         recipe = Recipe(self._again(), before)
-        # In place torch saves a copy of the input, and nothing else.
-        with keeping(before, None if inplace else x, recipe):
-            out = super().forward(x)  # type: ignore[misc]
+        run = super().forward  # type: ignore[misc]
+        out: Tensor = run_keeping(lambda: run(x), x, COPY if inplace else OWN, before, recipe)
         if out.dtype == x.dtype:  # else autocast had its own input
             Source.of(out).recipe = recipe
         return out
@@ -140,8 +142,8 @@ class _Squash(NotScripted):
         if before is None or not before.exact:
             return super().forward(x)  # type: ignore[misc]
         recipe = Recipe(_GateAgain(self.function), before)
-        with keeping(recipe, None, recipe):
-            out = super().forward(x)  # type: ignore[misc]
+        run = super().forward  # type: ignore[misc]
+        out: Tensor = run_keeping(lambda: run(x), x, RESULT, recipe, recipe)
         Source.of(out).recipe = recipe
         return out
 

@@ -14,8 +14,11 @@ from ebb._compress.arithmetic.shapes import Convolution, Order
 from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
-from ebb._compress.recipes import Leaf, Recipe, Source, keeping, outer_hooks, recipe_of, unwatched
-from ebb._compress.settings import at_work, autocast_dtype, settings_of, without_autocast
+from ebb._compress.packed import outer_hooks
+from ebb._compress.recipes import Fixed, Leaf, Recipe
+from ebb._compress.saving import INPUT, keeping, run_bare, run_keeping
+from ebb._compress.settings import affine_of, at_work, autocast_dtype, without_autocast
+from ebb._compress.sources import Source, recipe_of
 
 
 class _Pooled(torch.autograd.Function):
@@ -96,30 +99,30 @@ class _CompressedConv(NotScripted):
 
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
-        settings = settings_of(self)
-        weight, bias = self.weight, self.bias
+        settings = self.ebb_settings
+        weight, bias = affine_of(self)
         if x.dim() != 2 + len(self.stride) or not at_work(x, weight, bias):
             return self._conv_forward(x, weight, bias)
         if (dtype := autocast_dtype(x)) is not None and x.dtype != dtype:
             x = x.to(dtype)
         # Nothing is saved by a copy of what can be computed again, or of data that the caller has.
-        there = not x.requires_grad or recipe_of(x) is not None
         settings.pooled = (
             settings.way == "compress"
             and max(settings.block) > 1
             and weight.requires_grad
-            and (settings.always or not there)
+            and (settings.always or (x.requires_grad and recipe_of(x) is None))
         )
         if settings.pooled:
             return self._pooled(x, weight, bias, settings)
         before = held(x, settings)
+
+        def run() -> Tensor:
+            return self._conv_forward(x, weight, bias)
+
         if not settings.offers:
-            with unwatched() if isinstance(before, Leaf) else keeping(before, x):
-                return self._conv_forward(x, weight, bias)
-        others = [Leaf(one) for one in (weight, bias) if one is not None]
-        offer = Recipe(_Again(self), before, others)
-        with keeping(before, x, offer):
-            out = self._conv_forward(x, weight, bias)
+            return run_bare(run) if isinstance(before, Leaf) else run_keeping(run, x, INPUT, before, None)
+        offer = Recipe(_Again(self, Fixed(weight, bias)), before)
+        out = run_keeping(run, x, INPUT, before, offer)
         Source.of(out).offer = offer
         return out
 
@@ -140,13 +143,18 @@ class _CompressedConv(NotScripted):
 class _Again:
     """The convolution itself, for a recipe."""
 
-    def __init__(self, layer: Any):
-        self._function = (F.conv1d, F.conv2d, F.conv3d)[len(layer.stride) - 1]
+    def __init__(self, layer: Any, fixed: Fixed):
+        self._function = _FUNCTIONS[len(layer.stride) - 1]
+        self._fixed = fixed
         self._rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
 
-    def __call__(self, x: Tensor, mine: bool, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)  # as autocast did
-        return self._function(x, weight, bias, *self._rest)
+    def __call__(self, x: Tensor, mine: bool) -> Tensor:
+        given = [None if one is None else one.to(x.dtype) for one in self._fixed.values()]  # as autocast did
+        found: Tensor = self._function(x, *given, *self._rest)
+        return found
+
+
+_FUNCTIONS: tuple[Any, ...] = (F.conv1d, F.conv2d, F.conv3d)
 
 
 class Conv1d(_CompressedConv, nn.Conv1d):

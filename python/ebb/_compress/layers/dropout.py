@@ -16,8 +16,10 @@ from ebb._compress.arithmetic.dispatch import pack_bits, sign_bits, unpack_bits
 from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import along
-from ebb._compress.recipes import Leaf, Recipe, Source, keeping, recipe_of
+from ebb._compress.recipes import Leaf, Recipe
+from ebb._compress.saving import keeping
 from ebb._compress.settings import at_work
+from ebb._compress.sources import Source, recipe_of
 
 
 class _Noise:

@@ -14,7 +14,8 @@ from ebb._compress.arithmetic.dispatch import from_int8_blocks, int8_blocks
 from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.derivatives import only_once
 from ebb._compress.offloading import held
-from ebb._compress.recipes import Leaf, Recipe, keeping
+from ebb._compress.recipes import Leaf, Recipe
+from ebb._compress.saving import keeping
 from ebb._compress.settings import at_work, autocast_dtype, parametrised, settings_of, without_autocast
 
 
@@ -77,7 +78,7 @@ class Linear(NotScripted, nn.Linear):
             weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
             with without_autocast(x):
                 return _Lossy.apply(x, weight, bias, settings.codec, next(_SEEDS))
-        before = held(x, settings)
+        before = held(x, settings, saves=self.weight.requires_grad)
         if isinstance(before, Leaf):
             return super().forward(x)
         saved: Tensor = x

@@ -14,13 +14,18 @@ from ebb._compress.arithmetic.dispatch import from_int8_blocks, from_int8_channe
 from ebb._compress.arithmetic.shapes import Order
 from ebb._compress.compiled import NotScripted, never_compiled
 from ebb._compress.offloading import held
-from ebb._compress.recipes import Leaf, Recipe, Source, keeping, outer_hooks
-from ebb._compress.settings import Settings, at_work, parametrised, settings_of
+from ebb._compress.packed import outer_hooks
+from ebb._compress.recipes import Fixed, Leaf, Recipe
+from ebb._compress.saving import INPUT, run_keeping
+from ebb._compress.settings import Settings, affine_of, at_work, parametrised
+from ebb._compress.sources import Source
 
 
 class _BatchAgain:
-    def __init__(self, eps: float, batch_statistics: bool, there: list[bool]):
-        self._eps, self._batch_statistics, self._there = eps, batch_statistics, there
+    """`fixed`: weight, bias, and the statistics that it does not find in its input."""
+
+    def __init__(self, eps: float, fixed: Fixed, batch_statistics: bool):
+        self._eps, self._fixed, self._batch_statistics = eps, fixed, batch_statistics
         self._found: tuple[Tensor, Tensor] | None = None
 
     def learn(self, out: Tensor) -> None:
@@ -35,28 +40,24 @@ class _BatchAgain:
         ):
             self._found = node._saved_result1, node._saved_result2  # type: ignore[attr-defined]
 
-    def __call__(self, x: Tensor, mine: bool, *others: Tensor) -> Tensor:
-        rest = list(others)
-        weight, bias = (rest.pop(0) if there else None for there in self._there)
+    def __call__(self, x: Tensor, mine: bool) -> Tensor:
+        weight, bias, mean, var = self._fixed.values()
         if self._found is not None:
             return torch.batch_norm_elemt(x, weight, bias, *self._found, self._eps)
-        mean, var = (None, None) if self._batch_statistics else rest
         return F.batch_norm(x, mean, var, weight, bias, self._batch_statistics, 0.0, self._eps)
 
 
 class _SampleAgain:
     """Of norms that know no batch."""
 
-    def __init__(self, function: Any, what: Any, eps: float, there: list[bool]):
-        self._function, self._what, self._eps, self._there = function, what, eps, there
+    def __init__(self, function: Any, what: Any, eps: float, fixed: Fixed):
+        self._function, self._what, self._eps, self._fixed = function, what, eps, fixed
 
     def learn(self, out: Tensor) -> None:
         """Nothing: one kernel does it all."""
 
-    def __call__(self, x: Tensor, mine: bool, *affine: Tensor) -> Tensor:
-        given = list(affine)
-        weight, bias = (given.pop(0) if there else None for there in self._there)
-        return self._function(x, self._what, weight, bias, self._eps)
+    def __call__(self, x: Tensor, mine: bool) -> Tensor:
+        return self._function(x, self._what, *self._fixed.values(), self._eps)
 
 
 class _Decode:
@@ -89,52 +90,46 @@ def _held(tensor: Tensor) -> Leaf:
     return leaf
 
 
-def _copies(x: Tensor, *them: Tensor | None) -> list[Leaf]:
-    """Of parameters and statistics: by the backward pass they may have changed, or their memory may be freed (FSDP)."""
-    there = [one.detach() for one in them if one is not None]
+def _fixed(x: Tensor, one: Tensor | None, other: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Of parameters or statistics, what can be kept of them: by the backward pass they may have changed, or their memory may be freed
+    (FSDP)."""
+    there = [each for each in (one, other) if each is not None]
     # Changes of parameters that own their memory are found, but FSDP may take it; others may weigh as much as what is saved.
-    if (
-        not _distributed()
-        and all(
-            isinstance(one, nn.Parameter) and one.untyped_storage().nbytes() == one.nbytes
-            for one in them
-            if one is not None
-        )
-    ) or any(8 * one.numel() > x.numel() for one in there):
-        return [Leaf(one) for one in there]
-    if len(there) == 2 and there[0].dtype == there[1].dtype:
-        return [Leaf(one) for one in torch.stack(there).unbind()]
-    return [Leaf(one.clone()) for one in there]
+    if _own_memory(there) or any(8 * each.numel() > x.numel() for each in there):
+        return one, other
+    with torch.no_grad():
+        if len(there) == 2 and there[0].dtype == there[1].dtype:
+            return torch.stack(there).unbind()
+        return tuple(None if each is None else each.clone() for each in (one, other))
 
 
-def _distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+def _own_memory(tensors: list[Tensor]) -> bool:
+    for one in tensors:
+        if not isinstance(one, nn.Parameter) or one.untyped_storage().nbytes() != one.nbytes:
+            return False
+    return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def _before(x: Tensor, settings: Settings, by_channel: bool) -> Recipe | Leaf:
     """What a norm keeps of its input."""
     if settings.way == "compress" and x.numel() > 0:
         return _coded(x, by_channel)
-    source = Source.of(x)
-    found = [source.recipe, source.offer if settings.way == "recompute" else None]
-    recipe = next((each for each in found if each is not None and each.exact), None)
-    return recipe or (held(x, settings) if source.recipe is None else Leaf(x))
+    if settings.way == "recompute" and (source := Source.known(x)) is not None:
+        recipe, offer = source.recipe, source.offer
+        if (recipe is None or not recipe.exact) and offer is not None and offer.exact:
+            return offer
+    found = held(x, settings)
+    return found if found.exact else Leaf(x)
 
 
 def normed(
-    x: Tensor,
-    affine: tuple[Tensor | None, Tensor | None],
-    settings: Settings,
-    run: Callable[[], Tensor],
-    again: _BatchAgain | _SampleAgain,
-    statistics: tuple[Tensor, ...] = (),
+    x: Tensor, settings: Settings, run: Callable[[], Tensor], again: _BatchAgain | _SampleAgain, by_channel: bool
 ) -> Tensor:
-    """What `run` gives; kept is its input, and left on it a recipe that computes it `again`. Batch norms have a scale for each channel in 8
-    bits. `statistics` are those that a batch norm does not find in its input."""
-    before = _before(x, settings, isinstance(again, _BatchAgain))
-    recipe = Recipe(again, before, _copies(x, *affine) + (_copies(x, *statistics) if statistics else []))
-    with keeping(before, x, recipe):
-        out = run()
+    """What `run` gives; kept is its input, and left on it a recipe that computes it `again`. In 8 bits there is a scale for each channel,
+    or for each 64 numbers."""
+    before = _before(x, settings, by_channel)
+    recipe = Recipe(again, before)
+    out = run_keeping(run, x, INPUT, before, recipe)
     if out.dtype == x.dtype:  # else autocast had its own input
         again.learn(out)
         Source.of(out).recipe = recipe
@@ -144,19 +139,26 @@ def normed(
 class _Norm(NotScripted):
     """A mixin in front of nn's norms."""
 
+    by_channel = False
+
     @never_compiled
     def forward(self: Any, x: Tensor) -> Tensor:
         run = super().forward  # type: ignore[misc]
-        if parametrised(self) or not at_work(x, self.weight, self.bias):
+        if parametrised(self):
             return run(x)
-        again, statistics = self._again([one is not None for one in (self.weight, self.bias)])
-        return normed(x, (self.weight, self.bias), settings_of(self), lambda: run(x), again, statistics)
+        weight, bias = affine_of(self)
+        if not at_work(x, weight, bias):
+            return run(x)
+        return normed(x, self.ebb_settings, lambda: run(x), self._again(x, weight, bias), self.by_channel)
 
 
 class _Batch(_Norm):
-    def _again(self: Any, there: list[bool]) -> tuple[_BatchAgain, tuple[Tensor, ...]]:
-        found = () if self.training or self.running_mean is None else (self.running_mean, self.running_var)
-        return _BatchAgain(self.eps, not found, there), found
+    by_channel = True
+
+    def _again(self: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> _BatchAgain:
+        found = self._buffers
+        statistics = (None, None) if self.training else (found["running_mean"], found["running_var"])
+        return _batch_again(x, weight, bias, statistics, self.eps)
 
 
 class BatchNorm1d(_Batch, nn.BatchNorm1d):
@@ -174,15 +176,15 @@ class BatchNorm3d(_Batch, nn.BatchNorm3d):
 class LayerNorm(_Norm, nn.LayerNorm):
     stock = nn.LayerNorm
 
-    def _again(self, there: list[bool]) -> tuple[_SampleAgain, tuple[Tensor, ...]]:
-        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, there), ()
+    def _again(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> _SampleAgain:
+        return _SampleAgain(F.layer_norm, self.normalized_shape, self.eps, Fixed(*_fixed(x, weight, bias)))
 
 
 class GroupNorm(_Norm, nn.GroupNorm):
     stock = nn.GroupNorm
 
-    def _again(self, there: list[bool]) -> tuple[_SampleAgain, tuple[Tensor, ...]]:
-        return _SampleAgain(F.group_norm, self.num_groups, self.eps, there), ()
+    def _again(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> _SampleAgain:
+        return _SampleAgain(F.group_norm, self.num_groups, self.eps, Fixed(*_fixed(x, weight, bias)))
 
 
 def batch_normed(
@@ -197,9 +199,16 @@ def batch_normed(
     """F.batch_norm, which is what `run` calls, as a compressed layer does it."""
     if not at_work(x, *affine):
         return run()
-    again = _BatchAgain(eps, training, [one is not None for one in affine])
-    mean, var = running
-    return normed(x, affine, settings, run, again, () if training or mean is None or var is None else (mean, var))
+    again = _batch_again(x, *affine, (None, None) if training else running, eps)
+    return normed(x, settings, run, again, by_channel=True)
+
+
+def _batch_again(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: tuple[Tensor | None, Tensor | None], eps: float
+) -> _BatchAgain:
+    """`statistics`: (None, None) where it finds them in its input."""
+    found = statistics if statistics[0] is None else _fixed(x, *statistics)
+    return _BatchAgain(eps, Fixed(*_fixed(x, weight, bias), *found), statistics[0] is None)
 
 
 def sample_normed(
@@ -212,4 +221,4 @@ def sample_normed(
 
     if not at_work(x, *affine):
         return run()
-    return normed(x, affine, settings, run, _SampleAgain(function, what, eps, [one is not None for one in affine]))
+    return normed(x, settings, run, _SampleAgain(function, what, eps, Fixed(*_fixed(x, *affine))), by_channel=False)
