@@ -11,7 +11,6 @@ from torch import Tensor
 from ebb._compress.recipes import Leaf, Recipe
 from ebb._compress.settings import Settings
 from ebb._compress.sources import Source, is_kept, recipe_of
-from ebb._compress.waiting import decide
 from ebb._offload.offload import offload
 from ebb._offload.report import OffloadReport
 
@@ -59,7 +58,6 @@ def held(x: Tensor, settings: Settings, saves: bool = True) -> Recipe | Leaf:
     transfer."""
     if settings.offloading is not None:
         settings.offloading.look()
-    decide(at_the_end=False)
     found = recipe_of(x)
     if found is not None:
         return found

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ebb._base.errors import Error
-from ebb._compress.settings import without_autocast
+from ebb._compress.settings import autocast_dtype, without_autocast
 
 Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
@@ -173,7 +173,7 @@ class Recipe(Value):
 
     def _make(self) -> tuple[Tensor, bool]:
         first, mine = self._first.pass_on()
-        if torch.is_grad_enabled() or torch.is_autocast_enabled(first.device.type):
+        if torch.is_grad_enabled() or autocast_dtype(first) is not None:
             # In a backward() that is differentiated itself, or inside of autocast; types are what they were in the forward pass.
             with torch.no_grad(), without_autocast(first):
                 value = self._computed(first, mine)

@@ -38,6 +38,7 @@ class Settings:
 
 
 _are_transforms_active = torch._C._are_functorch_transforms_active
+_is_any_autocast = torch._C._is_any_autocast_enabled
 
 
 def settings_of(layer: torch.nn.Module) -> Settings:
@@ -83,10 +84,14 @@ def weight_of(layer: torch.nn.Module | None) -> Tensor | None:
 
 
 def autocast_dtype(tensor: Tensor) -> torch.dtype | None:
+    if not _is_any_autocast():
+        return None
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    if not _is_any_autocast():
+        return nullcontext()
     kind = tensor.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
