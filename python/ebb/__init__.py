@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb: backpropagation through time in the memory you have.
 
-The planner needs NumPy alone. What works on tensors (`scan`, `while_loop`, `nn`, `Chain`, `offload`, ...) is loaded when it
-is first used and needs PyTorch 2.4 or later.
+The planner needs nothing else, `run` needs NumPy. What works on tensors (`scan`, `while_loop`, `nn`, `Chain`, `offload`, ...)
+needs PyTorch 2.4 or later. Both are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ebb._base.errors import Error
 from ebb._base.kernels import gpu_kernels
 from ebb._core import version as __version__
 from ebb.planning import Plan, Prediction, Strategy, Traffic, largest, least_budget, plan, replay, strategies, sweep
-from ebb.running import Costs, RunResult, run
 from ebb.tiers import FileTier, MemoryTier, file_tier, memory_tier
 
 if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with its type
@@ -35,10 +34,15 @@ if TYPE_CHECKING:  # type checkers see no __getattr__, and so every name with it
     from ebb._loop.while_loop import while_loop as while_loop
     from ebb._offload.offload import offload as offload
     from ebb.nn._trained import load as load
+    from ebb.running import Costs as Costs
+    from ebb.running import RunResult as RunResult
+    from ebb.running import run as run
 
-# Where names live that need more than NumPy; a module stands for itself.
+# Where names live that need NumPy or PyTorch, which take long to load; a module stands for itself.
 _LATER = {
     "Chain": "ebb._loop.chain",
+    "Costs": "ebb.running",
+    "RunResult": "ebb.running",
     "compiled": "ebb._compiled.backend",
     "compress": "ebb._compress.compress",
     "compression_report": "ebb._compress.report",
@@ -49,6 +53,7 @@ _LATER = {
     "nn": "",
     "offload": "ebb._offload.offload",
     "probe": "ebb._loop.probe",
+    "run": "ebb.running",
     "scan": "ebb._loop.scan",
     "schedules": "",
     "verify": "ebb._loop.verify",
@@ -57,13 +62,11 @@ _LATER = {
 
 __all__ = [
     "Budget",
-    "Costs",
     "Error",
     "FileTier",
     "MemoryTier",
     "Plan",
     "Prediction",
-    "RunResult",
     "Strategy",
     "Traffic",
     "__version__",
@@ -75,7 +78,6 @@ __all__ = [
     "memory_tier",
     "plan",
     "replay",
-    "run",
     "strategies",
     "sweep",
     *_LATER,
