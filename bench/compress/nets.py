@@ -223,6 +223,8 @@ NETS: dict[str, Callable[[int, str], nn.Module]] = {
     "resnet18": lambda classes, stem: ResNet(Basic, [2, 2, 2, 2], classes, stem),
     "resnet34": lambda classes, stem: ResNet(Basic, [3, 4, 6, 3], classes, stem),
     "resnet50": lambda classes, stem: ResNet(Bottleneck, [3, 4, 6, 3], classes, stem),
+    # As many layers with next to nothing to compute: what a step takes of the host.
+    "resnet50_narrow": lambda classes, stem: ResNet(Bottleneck, [3, 4, 6, 3], classes, stem, 4),
     "resnet101": lambda classes, stem: ResNet(Bottleneck, [3, 4, 23, 3], classes, stem),
     "resnet152": lambda classes, stem: ResNet(Bottleneck, [3, 8, 36, 3], classes, stem),
     "resnet20": lambda classes, stem: ResNet(Basic, [3, 3, 3], classes, stem, 16),
