@@ -74,12 +74,11 @@ class ResNet(nn.Module):
         super().__init__()
         if stem == "imagenet":
             self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
-            self.maxpool: nn.Module = nn.MaxPool2d(3, 2, 1)
         else:
             self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
-            self.maxpool = nn.Identity()
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1) if stem == "imagenet" else nn.Identity()
         inputs, self.stages = width, []
         for stage, count in enumerate(blocks):
             layers = []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from ebb._compress.kinds import (
     CONVS,
     LINEARS,
     NORMS,
+    POOLS,
     RELUS,
     compressed_class,
     is_compressed,
@@ -137,6 +139,7 @@ def _chosen(
                 "be compressed. "
                 f"Leave it as it is with skip=[{name!r}]"
             )
+    alone = _before_pools(model) if norm == "recompute" else set()
     chosen: dict[nn.Module, Settings] = {}
     for name, layer in layers.items():
         kind = stock(layer)
@@ -148,10 +151,19 @@ def _chosen(
             settings.offers = norm == "recompute"
         elif kind in NORMS:
             settings.way = _NORM_WAYS.get(norm, norm)
+        elif layer in alone:
+            settings.way = "bits"
         elif kind in LINEARS and linear != "exact":
             settings.way, settings.codec = "compress", linear
         chosen[layer] = settings
     return chosen
+
+
+def _before_pools(model: nn.Module) -> set[nn.Module]:
+    """ReLUs that the model lists before a max-pooling, as in the stem of a ResNet: nothing but their own backward pass would have their
+    output recomputed, at the worst moment of a step in which all norms are."""
+    pairs = [pair for part in model.modules() for pair in itertools.pairwise(part.children())]
+    return {one for one, after in pairs if stock(one) in RELUS and stock(after) in POOLS}
 
 
 def _settled(step: SampleStep) -> tuple[int, int]:

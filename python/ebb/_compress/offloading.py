@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebb._compress.recipes import Leaf, Recipe
 from ebb._compress.settings import Settings
-from ebb._compress.sources import Source, is_kept, recipe_of
+from ebb._compress.sources import Source, recipe_of
 from ebb._offload.offload import offload
 from ebb._offload.report import OffloadReport
 
@@ -53,17 +53,14 @@ def _as_it_is(value: Tensor, mine: bool) -> Tensor:
     return value
 
 
-def held(x: Tensor, settings: Settings, saves: bool = True) -> Recipe | Leaf:
-    """What a layer keeps of its input, if it saves that. Where it has gone, whoever else would keep it keeps the same: there is one
-    transfer."""
+def held(x: Tensor, settings: Settings) -> Recipe | Leaf:
+    """What a layer keeps of its input. Where it has gone, whoever else would keep it keeps the same: there is one transfer."""
     if settings.offloading is not None:
         settings.offloading.look()
     found = recipe_of(x)
     if found is not None:
         return found
     if settings.way != "offload":
-        if saves:
-            is_kept(x)
         return Leaf(x)
     Source.of(x).recipe = found = settings.offloading.take(x)
     return found

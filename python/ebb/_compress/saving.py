@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ebb._compress.packed import Packed, can_be_watched, foreign, outer_hooks, top_hooks, unpack
-from ebb._compress.recipes import Hooks, Leaf, Recipe, Value
-from ebb._compress.sources import is_kept, recipe_of
+from ebb._compress.recipes import Hooks, Leaf, Recipe
+from ebb._compress.sources import recipe_of
 
 Run = Callable[[], Tensor]
 
@@ -47,7 +47,7 @@ class keeping(_Hooks):
     """Operations inside keep `value` where they would save `tensor` (None: whatever they save), and with it `leaves`, a recipe
     that rests on it: it is the output's. If they do not save `tensor` that recipe is gone with its last user."""
 
-    def __init__(self, value: Value, tensor: Tensor | None, leaves: Recipe | None = None):
+    def __init__(self, value: Recipe | Leaf, tensor: Tensor | None, leaves: Recipe | None = None):
         super().__init__()
         self._value, self._tensor, self._leaves = value, tensor, leaves
         self._all = tensor is None
@@ -86,31 +86,34 @@ class watching(_Hooks):
 
     def _pack(self, saved: Tensor) -> Any:
         recipe = recipe_of(saved)
-        if recipe is not None and recipe.exact:
-            return Packed(recipe, None)
-        is_kept(saved)
-        return self._as_torch(saved)
+        return self._as_torch(saved) if recipe is None or not recipe.exact else Packed(recipe, None)
 
 
-# What a node of torch's calls the one tensor that it need not keep, and that tensor itself where it must be looked at first.
-INPUT = ("_raw_saved_input", "_saved_input")
-OWN = ("_raw_saved_self", "_saved_self")
-COPY = ("_raw_saved_self", None)
-RESULT = ("_raw_saved_result", None)
+class Saved(NamedTuple):
+    """What a node of torch's calls the one tensor that it need not keep. seen: the name under which that is asked whether it is the
+    layer's input; None where it cannot be something else, since the node saves nothing more."""
+
+    raw: str
+    seen: str | None
 
 
-def run_keeping(run: Run, x: Tensor, what: tuple[str, str | None], value: Value, leaves: Recipe | None) -> Tensor:
+INPUT = Saved("_raw_saved_input", "_saved_input")
+OWN = Saved("_raw_saved_self", "_saved_self")
+COPY = Saved("_raw_saved_self", None)  # which torch makes of an input that is overwritten
+RESULT = Saved("_raw_saved_result", None)
+
+
+def run_keeping(run: Run, x: Tensor, what: Saved, value: Recipe | Leaf, leaves: Recipe | None) -> Tensor:
     """What `run` gives, an operation of torch's on x. It keeps `value` in the place of `what`, and with it `leaves`, as in `keeping`."""
-    raw_name, name = what
     top = top_hooks()
     # Hooks are asked for every tensor that is saved, each time in Python. The node itself is told of the one, if no others are around.
     if foreign(top) or x._is_view():
-        with keeping(value, None if name is None else x, leaves):
+        with keeping(value, None if what.seen is None else x, leaves):
             return run()
     out = _without(top, run)
     node = out.grad_fn
-    raw = getattr(node, raw_name, None)
-    if raw is not None and (name is None or getattr(node, name) is x):
+    raw = getattr(node, what.raw, None)
+    if raw is not None and (what.seen is None or getattr(node, what.seen) is x):
         raw.register_hooks(Packed(value, leaves).instead, Packed.read)
     return out
 

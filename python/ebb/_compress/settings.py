@@ -18,7 +18,8 @@ class Settings:
     """One for each layer, at `layer.ebb_settings`; it may be changed between iterations.
 
     way: "keep" (exactly what the backward pass needs), "compress", "recompute", "offload".
-    A ReLU keeps its output, nothing or bits, whichever costs least beside what the next layer keeps ("keep"), or "bits".
+    A ReLU keeps nothing where its input can be recomputed exactly ("keep"), and "bits" elsewhere. Where the next layer does not recompute
+    that input, bits take less at the worst moment of a backward pass, and less time.
     block: a convolution's, per spatial axis; pooling: "average" or "max". always: also of an input that is kept in any case: that can
     be computed again, or that the caller has.
     offers: a convolution's output may be computed again by the norm after it.

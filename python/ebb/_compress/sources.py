@@ -16,12 +16,12 @@ from ebb._compress.recipes import Hooks, Leaf, Recipe
 class Source(weakref.ref[Tensor]):
     """What is known about a tensor, which it is a reference to.
 
-    is_kept: as it is. recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long.
+    recipe: what it depends on is kept in any case. offer: what it depends on is kept, but it takes long.
     Both only where the same saved-tensor hooks are around: those of a torch.utils.checkpoint count what is saved, and must
     find it again when they run the same layers on their own, where nothing is known of what came before.
     """
 
-    __slots__ = ("_address", "_hooks", "_kept", "_offer", "_recipe", "_seen_as", "_version", "is_kept", "name")
+    __slots__ = ("_address", "_hooks", "_kept", "_offer", "_recipe", "_seen_as", "_version", "name")
 
     def __init__(self, tensor: Tensor, gone: Callable[[Any], None]):
         super().__init__(tensor, gone)  # type: ignore[call-arg]
@@ -32,7 +32,6 @@ class Source(weakref.ref[Tensor]):
         self._kept: dict[Any, weakref.ref[Leaf]] | None = None
         self._hooks: Hooks | None = None
         self._seen_as: tuple[weakref.ref[Recipe], Callable[..., Tensor]] | None = None
-        self.is_kept = False
 
     @staticmethod
     def known(tensor: Tensor) -> Source | None:
@@ -97,13 +96,6 @@ def _gone(source: Any, sources: dict[int, Source] = _SOURCES) -> None:
     name = source.name
     if sources.get(name) is source:
         del sources[name]
-
-
-def is_kept(tensor: Tensor) -> None:
-    """To be called where something keeps it, as it is."""
-    found = Source.known(tensor)
-    if found is not None:
-        found.is_kept = True
 
 
 def recipe_of(tensor: Tensor) -> Recipe | None:

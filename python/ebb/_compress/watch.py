@@ -13,7 +13,6 @@ from torch import nn
 from ebb._compress.compiled import running
 from ebb._compress.saving import watching
 from ebb._compress.seen import CALL, Seen, may_be_around
-from ebb._compress.waiting import decide
 
 
 class _Around:
@@ -63,18 +62,10 @@ def unwatch(model: nn.Module, given: Any, out: Any) -> None:
     """After it; not where nothing was begun, in a compiled graph for one."""
     if torch.compiler.is_compiling() or all(around.model is not model for around in _open.arounds):
         return
-    while _open.arounds:  # what an interrupt has left within it ends, too
-        if _end_last() is model:
+    while _open.arounds and (around := _open.arounds.pop()):  # what an interrupt has left within it ends, too
+        around.end()
+        if around.model is model:
             return
-
-
-def _end_last() -> nn.Module:
-    """The model whose forward pass ended."""
-    around = _open.arounds.pop()
-    around.end()
-    if not _open.arounds:
-        decide(at_the_end=True)
-    return around.model
 
 
 def _end_interrupted(model: nn.Module) -> None:
@@ -90,4 +81,4 @@ def _end_interrupted(model: nn.Module) -> None:
         begun = sum(one is last for one in calls) - (last is model)
         if sum(around.model is last for around in _open.arounds) <= begun:
             return
-        _end_last()
+        _open.arounds.pop().end()

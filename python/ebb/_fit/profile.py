@@ -194,8 +194,6 @@ class _Variants:
                 settings.way, settings.codec = "compress", codec
             elif kind == "norm" and k == 0 and allowed.norm:
                 settings.way = "compress"
-            elif kind == "relu" and block is not None:
-                settings.way = "bits"
             else:
                 settings.way = "keep"
         sizes = {event.name: event.bytes for event in record_bytes(self._step)}

@@ -30,10 +30,6 @@ class Order:
             if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
                 self.format = channels_last
 
-    @property
-    def count(self) -> int:
-        return self._shape.numel()
-
     def flat(self, x: Tensor) -> Tensor:
         """A view where x lies like the first one, else a copy."""
         x = x.contiguous(memory_format=self.format)

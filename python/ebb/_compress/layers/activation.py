@@ -20,7 +20,6 @@ from ebb._compress.recipes import Recipe
 from ebb._compress.saving import COPY, OWN, RESULT, run_keeping
 from ebb._compress.settings import at_work, settings_of
 from ebb._compress.sources import Source, recipe_of
-from ebb._compress.waiting import can_wait, run_waiting
 
 
 class _Bits(torch.autograd.Function):
@@ -68,15 +67,13 @@ class ReLU(NotScripted, nn.ReLU):
             return super().forward(x)
         before = recipe_of(x)
         recipe = None if before is None else Recipe(_relu, before)
-        is_exact = before is None or before.exact  # else its signs are not known from it
-        if is_exact and self.ebb_settings.way != "bits" and can_wait(x):
-            out = run_waiting(lambda: F.relu(x, self.inplace), recipe)
-        elif recipe is None or not is_exact or self.ebb_settings.way == "bits":
-            out = _Bits.apply(x, self, sign_bits, None, recipe)
+        if recipe is None:
+            return _Bits.apply(x, self, sign_bits, None)
+        if recipe.exact and self.ebb_settings.way != "bits":  # from an inexact one signs are not known
+            out = run_keeping(lambda: F.relu(x, self.inplace), x, RESULT, recipe, None)
         else:
-            out = run_keeping(lambda: F.relu(x, self.inplace), x, RESULT, recipe, recipe)
-        if recipe is not None:
-            Source.of(out).recipe = recipe
+            out = _Bits.apply(x, self, sign_bits, None, recipe)
+        Source.of(out).recipe = recipe
         return out
 
 
@@ -143,7 +140,7 @@ class _Squash(NotScripted):
             return super().forward(x)  # type: ignore[misc]
         recipe = Recipe(_GateAgain(self.function), before)
         run = super().forward  # type: ignore[misc]
-        out: Tensor = run_keeping(lambda: run(x), x, RESULT, recipe, recipe)
+        out: Tensor = run_keeping(lambda: run(x), x, RESULT, recipe, None)
         Source.of(out).recipe = recipe
         return out
 

@@ -78,7 +78,7 @@ class Linear(NotScripted, nn.Linear):
             weight, bias = (None if one is None else one.to(x.dtype) for one in (self.weight, self.bias))
             with without_autocast(x):
                 return _Lossy.apply(x, weight, bias, settings.codec, next(_SEEDS))
-        before = held(x, settings, saves=self.weight.requires_grad)
+        before = held(x, settings)
         if isinstance(before, Leaf):
             return super().forward(x)
         saved: Tensor = x

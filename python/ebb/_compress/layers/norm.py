@@ -19,7 +19,6 @@ from ebb._compress.recipes import Fixed, Leaf, Recipe
 from ebb._compress.saving import INPUT, run_keeping
 from ebb._compress.settings import Settings, affine_of, at_work, parametrised
 from ebb._compress.sources import Source
-from ebb._compress.waiting import decide
 
 
 class _BatchAgain:
@@ -128,7 +127,6 @@ def normed(
 ) -> Tensor:
     """What `run` gives; kept is its input, and left on it a recipe that computes it `again`. In 8 bits there is a scale for each channel,
     or for each 64 numbers."""
-    decide(at_the_end=False)  # what a ReLU before the last layer keeps: its output may be gone by now
     before = _before(x, settings, by_channel)
     recipe = Recipe(again, before)
     out = run_keeping(run, x, INPUT, before, recipe)
