@@ -124,6 +124,14 @@ wheel_works() {
   cmake --build build/python-wheel --target gated_program spiking_program training_program
 }
 
+# Conan's recipe as a user has it, in a cache of its own.
+conan_works() {
+  local conan=$PWD/.venv/bin/conan
+  export CONAN_HOME=$PWD/build/conan
+  "$conan" profile detect --force
+  "$conan" create . --test-folder tests/conan -c tools.cmake.cmake_layout:test_folder="$PWD/build/conan/test"
+}
+
 # The Debian package as a user gets it: installed, run, linked against, and removed without a trace.
 deb_works() {
   local folder=build/package left
@@ -187,6 +195,7 @@ all_tests() {
   need_browser
   need "${explorer_packages[@]}"
   need_book
+  need_conan
   ! command -v dpkg >/dev/null || need "${deb_packages[@]}"
   say "packages are here; from now on it counts"
   stage build_rest build_rest
@@ -203,6 +212,7 @@ all_tests() {
   stage tidy check_tidy_of_changes
   stage wheel wheel_works
   ! command -v dpkg >/dev/null || stage deb deb_works
+  stage conan conan_works
   [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
   summary
 }
