@@ -30,7 +30,9 @@ class _Along(torch.autograd.Function):
 
 def along(gradient: Tensor, kept: Tensor, there: Map, back: Map) -> Tensor:
     """there(kept, gradient); `back` is its transpose, by which a gradient of it goes back."""
-    if torch.is_grad_enabled() and gradient.requires_grad:
+    if not torch.is_grad_enabled():
+        return there(kept, gradient)
+    if gradient.requires_grad:
         found: Tensor = _Along.apply(gradient, kept, there, back)
         return found
     with torch.no_grad():

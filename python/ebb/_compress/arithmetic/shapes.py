@@ -26,8 +26,10 @@ class Order:
     def __init__(self, x: Tensor):
         self._shape, self._stride = x.shape, x.stride()
         self.format = torch.contiguous_format
+        if x.is_contiguous():
+            return
         for dims, channels_last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-            if x.dim() == dims and x.is_contiguous(memory_format=channels_last) and not x.is_contiguous():
+            if x.dim() == dims and x.is_contiguous(memory_format=channels_last):
                 self.format = channels_last
 
     def flat(self, x: Tensor) -> Tensor:
