@@ -25,11 +25,11 @@ namespace {
 
 constexpr const char* kPlanFooter = R"(
 Sizes are bytes with an optional unit (64KiB, 1.5GiB, 4GB); times are seconds. The defaults are
-the units of the literature: one second a step, one byte a state. --budget may also be a share
-(5%) of what store_all needs at least for the chain, its working set included.
+the units of the literature: one second per step, one byte per state. --budget may also be a share
+(5%) of the least that store_all needs for the chain, its working set included.
 
 Output: a summary in words, with a picture for at most 100 steps; --json makes it one object;
---actions writes the actions instead, one JSON object a line; --json --actions writes both, the
+--actions writes the actions instead, one JSON object per line; --json --actions writes both, the
 summary first. Exit codes: 0 done, 2 bad usage or input, 3 does not fit (the message names the
 least budget), 4 a file cannot be read.
 
@@ -85,7 +85,7 @@ void declare_memory(CLI::App& app, PlanWords& words) {
 void declare_strategy(CLI::App& app, PlanWords& words) {
   Heading strategy(app, "The strategy");
   strategy.option("--strategy", words.options.strategy, "NAME",
-                  "Which one; default auto, the fastest exact one that fits");
+                  "The strategy; default auto, the fastest exact one that fits");
   strategy.option("--interval", words.options.intervals, "K[,k...]",
                   "Intervals, outermost first, instead of a search");
   strategy.option("--period", words.options.period, "K",
@@ -99,7 +99,7 @@ void declare_output(CLI::App& app, PlanWords& words) {
   answer.flag("--actions", words.actions,
               "The actions as JSON lines; with --json after the summary");
   answer.option("--format", words.format, "FORMAT",
-                "Their vocabulary, ebb or checkpoint_schedules; implies --actions");
+                "Vocabulary of the actions: ebb or checkpoint_schedules; implies\n--actions");
   answer.flag("--sweep", words.sweep,
               "Table of budget against time; with --slots K in slots, whatever K");
   answer.option("--view", words.view, "FILE.html",

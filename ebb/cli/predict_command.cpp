@@ -21,15 +21,14 @@ namespace {
 constexpr const char* kPredictFooter = R"(
 RUN is the folder of ebb train --out, or its model.safetensors.
 
---data is an array of NumPy: sequences [N,T,I], or one of [T,I]; where the net
-has one input, [N,T] too. Its numbers are what the net reads, as its task made
-them in training; for a net on spikes they are 0 and 1. They are read as they
-are needed, and outputs written as they come: memory depends neither on T nor
-on N.
+--data is a NumPy array: sequences [N,T,I], or a single one [T,I]; if the net
+has one input, also [N,T]. Its numbers are what the net reads, as its task
+prepared them for training; for a net on spikes they are 0 and 1. Input is read
+and output written piece by piece: memory depends neither on T nor on N.
 
-Outputs are [N,T,O] where the task has a target at every step and [N,O], those
-of the last step, otherwise; of one sequence, the same without N. Those of
-classes are the logits.
+Outputs are [N,T,O] if the task has a target at every step, otherwise [N,O], those
+of the last step; for a single sequence, the same without N. For classes they
+are the logits.
 
 Exit codes: 0 done, 2 bad usage or data, 4 a file fails, 130 stopped.
 

@@ -35,15 +35,15 @@ that state's size. Plans are made from the results:
   ebb probe --chain-out chain.json --platform-out machine.json
   ebb plan --chain chain.json --platform machine.json --budget 64MiB
 
-Tiers are named by what they are; their speeds are measured. A capacity left out
-is what is free there now.
+Name a tier by its kind; its speeds are measured. A capacity that you leave out
+is the free space there.
 )";
 
 constexpr const char* kProbeFooterEnd = R"(
-On a GPU: what it is, copies within its memory and within its L2 cache, copies
-to and from pinned memory of the host, each way and both at once, and what a
-call takes. There is no step: of the options above it takes --budget, --json and
---platform-out. A budget left out is what is free.
+On a GPU it measures copies within its memory and within its L2 cache, copies
+to and from pinned host memory, each way and both at once, and the time of a
+call. There is no step, so only --budget, --json and --platform-out apply. A
+budget that you leave out is the free memory.
 
 Exit codes: 0 done, 2 bad usage or no such device, 3 does not fit, 4 a file, a
 tier or the device fails.

@@ -22,8 +22,8 @@ namespace {
 constexpr const char* kSampleFooter = R"(
 RUN is the folder of ebb train --task text --out, or its model.safetensors. What
 is written, byte for byte, is the text given and the bytes that the net adds.
-The same seed gives the same bytes. Without a text it begins as after the end
-of a line. A text must not have bytes that the text of the training did not.
+The same seed gives the same bytes. Without a text it begins as if after the
+end of a line. The text must not contain bytes that the training text did not.
 
 Exit codes: 0 done, 2 bad usage, 4 a file fails, 130 stopped.
 

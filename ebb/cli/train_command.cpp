@@ -34,7 +34,7 @@ namespace {
 constexpr const char* kTrainFooter = R"(
 Gradients are exact, whatever the budget: the same bits as keeping everything,
 on a GPU with the same --chunk.
---strategy truncated:K is there for comparison and is not.
+--strategy truncated:K is not exact; it is there for comparison.
 
 --budget takes bytes (64MiB), a share of what keeping everything takes (5%), or
 unlimited.
@@ -42,12 +42,12 @@ unlimited.
 
 constexpr const char* kTrainFooterEnd = R"(--config reads a JSON object whose keys are
 the names of these options up to save_seconds, with _ for -, and those that
-docs/training.md adds; words given beside it win. With --out DIR,
+docs/training.md adds; options on the command line win. With --out DIR,
 DIR/metrics.jsonl gets a line for each iteration, DIR/model.safetensors the
-parameters under PyTorch's names; --view FILE.html draws the metrics. Ctrl-C,
-or a kill, and --resume DIR: training continues with the same bits, or with
---device on another kind of device, where bits are its own. mpirun -n P
-ebb train ... takes P batches at once.
+parameters under PyTorch's names; --view FILE.html draws the metrics. After
+Ctrl-C or a kill, --resume DIR continues with the same bits, or with --device
+on another kind of device, with other bits. mpirun -n P ebb train ... trains on
+P batches at a time.
 
 --plan-only answers before anything is trained: does it fit, how slow is it,
 what is where. --find-budget 1.2x answers with the least memory that makes an
@@ -82,18 +82,18 @@ constexpr OptionRow kRows[] = {
     {"The task", "task", Kind::text, "NAME", ""},
     {"The task", "data", Kind::text, "DIR", "Where the task's files are"},
     {"The task", "steps", Kind::whole, "T", "Steps of a sequence; default the task's own"},
-    {"The task", "batch", Kind::whole, "B", "Sequences beside each other; default 32"},
-    {"The task", "seed", Kind::whole, "N", "Of everything random; default 1"},
+    {"The task", "batch", Kind::whole, "B", "Sequences per batch; default 32"},
+    {"The task", "seed", Kind::whole, "N", "Random seed; default 1"},
     {"The net", "cell", Kind::text, "NAME", ""},
     {"The net", "hidden", Kind::whole, "H", "Units of a layer; default 128"},
     {"The net", "layers", Kind::whole, "L", "Layers on top of each other; default 1"},
     {"The net", "readout", Kind::text, "NAME", "linear (default) or leaky, which integrates"},
-    {"The net", "dropout", Kind::number, "P", "Share of outputs that the layer above misses"},
-    {"The net", "pipelined", Kind::flag, "", "Layers read the one below a step later"},
-    {"The net", "input_density", Kind::number, "D", "Share of input weights that are there"},
+    {"The net", "dropout", Kind::number, "P", "Share of outputs dropped between layers; default 0"},
+    {"The net", "pipelined", Kind::flag, "", "Each layer reads the one below one step later"},
+    {"The net", "input_density", Kind::number, "D", "Share of input weights that exist; default 1"},
     {"The net", "recurrent_density", Kind::number, "D",
-     "Share of recurrent weights that are there"},
-    {"The net", "weight_scale", Kind::number, "F", "Initial weights times F"},
+     "Share of recurrent weights that exist; default 1"},
+    {"The net", "weight_scale", Kind::number, "F", "Scale the initial weights by F; default 1"},
     {"The net", "forget_bias", Kind::number, "F",
      "Initial bias of the gate that keeps the memory,\nlarger for longer memory: "},
     {"The net", "dtype", Kind::text, "NAME",
@@ -102,40 +102,42 @@ constexpr OptionRow kRows[] = {
      "Time steps that a plan counts as one; default\nchosen from the sizes and whether units "
      "spike, and\non a GPU from the budget"},
     {"Spiking cells", "surrogate", Kind::text, "NAME", ""},
-    {"Spiking cells", "sharpness", Kind::number, "K", "Of the surrogate"},
-    {"Spiking cells", "threshold", Kind::number, "F", "Of a spike"},
+    {"Spiking cells", "sharpness", Kind::number, "K", "Sharpness of the surrogate"},
+    {"Spiking cells", "threshold", Kind::number, "F", "Firing threshold"},
     {"Spiking cells", "tau_mem", Kind::number, "T", "Time constant of membranes, in steps"},
-    {"Spiking cells", "tau_syn", Kind::number, "T", "Of synaptic currents"},
-    {"Spiking cells", "tau_adp", Kind::number, "T", "Of adaptation"},
+    {"Spiking cells", "tau_syn", Kind::number, "T", "Time constant of synaptic currents, in steps"},
+    {"Spiking cells", "tau_adp", Kind::number, "T", "Time constant of adaptation, in steps"},
     {"Spiking cells", "beta", Kind::number, "F", "alif: strength of adaptation"},
     {"Spiking cells", "synaptic", Kind::flag, "", "lif: inputs go through a decaying current"},
     {"Spiking cells", "hard_reset", Kind::flag, "", "A spike sets the membrane to 0"},
     {"Spiking cells", "attached_reset", Kind::flag, "", "Gradients go through the reset"},
-    {"Spiking cells", "train_tau", Kind::flag, "", "Time constants, beta, a and b learn"},
-    {"Spiking cells", "train_threshold", Kind::flag, "", "Thresholds learn"},
-    {"Spiking cells", "gradient_threshold", Kind::number, "F", "Membranes below get no gradient"},
-    {"Spiking cells", "max_activity", Kind::number, "D", "Share of units heard at a step at most"},
+    {"Spiking cells", "train_tau", Kind::flag, "", "Train time constants, beta, a and b"},
+    {"Spiking cells", "train_threshold", Kind::flag, "", "Train thresholds"},
+    {"Spiking cells", "gradient_threshold", Kind::number, "F", "No gradient for membranes below F"},
+    {"Spiking cells", "max_activity", Kind::number, "D",
+     "Largest share of units whose output is used at a step"},
     {"The memory", "device", Kind::text, "NAME",
      "cpu (default), cuda, cuda:N, or auto: a GPU if one\nis there and runs the net"},
     {"The memory", "budget", Kind::text, "BYTES",
-     "Of fast memory: bytes, a share, or unlimited\n(default)"},
+     "Fast memory: bytes, a share, or unlimited\n(default)"},
     {"The memory", "host_budget", Kind::text, "BYTES",
-     "On a GPU: of the host's memory, for states that\nleave the GPU meanwhile; default 0"},
+     "On a GPU: host memory for states that are moved off\nthe GPU; default 0"},
     {"The memory", "strategy", Kind::text, "NAME",
-     "auto (default), a row of ebb plan --help, or\ntruncated:K"},
+     "auto (default), a name from ebb plan --strategies,\nor truncated:K"},
     {"The memory", "threads", Kind::whole, "N", "Default all processors"},
     {"Learning", "iterations", Kind::whole, "N", "Default 1000, without --epochs"},
-    {"Learning", "epochs", Kind::whole, "N", "Instead: so often over the samples"},
+    {"Learning", "epochs", Kind::whole, "N", "Passes over the samples, instead of --iterations"},
     {"Learning", "optimiser", Kind::text, "NAME", "adam (default), adamw or sgd"},
     {"Learning", "lr", Kind::number, "F", "Learning rate; default 1e-3"},
     {"Learning", "schedule", Kind::text, "WORD",
      "constant (default), cosine, linear, step:K,F; and\n,warmup=N"},
-    {"Learning", "momentum", Kind::number, "F", "Of sgd"},
-    {"Learning", "weight_decay", Kind::number, "F", "Default 0, adamw 0.01"},
-    {"Learning", "clip", Kind::number, "F", "Largest norm of a gradient; 0 (default): any"},
+    {"Learning", "momentum", Kind::number, "F", "Momentum of sgd; default 0"},
+    {"Learning", "weight_decay", Kind::number, "F", "Weight decay; default 0, for adamw 0.01"},
+    {"Learning", "clip", Kind::number, "F",
+     "Clip the gradient's norm to F; 0 (default): no clipping"},
     {"Learning", "evaluate", Kind::whole, "N", "Test every N iterations; default at the end"},
-    {"Learning", "test_samples", Kind::whole, "N", "At most; default 1000"},
-    {"The files", "save_seconds", Kind::number, "S", "Between checkpoints; default 30"},
+    {"Learning", "test_samples", Kind::whole, "N", "Samples per test, at most; default 1000"},
+    {"The files", "save_seconds", Kind::number, "S", "Seconds between checkpoints; default 30"},
 };
 
 struct Words {
@@ -397,19 +399,19 @@ Command declare_train(CLI::App& app) {
   Heading files(app, "The files");
   files.option("--config", words->config, "FILE", "Options as a JSON object");
   files.option("--out", words->out, "DIR", "Where checkpoints and metrics go; default nowhere");
-  files.option("--resume", words->resume, "DIR", "Go on from the checkpoint there");
+  files.option("--resume", words->resume, "DIR", "Continue from the checkpoint in DIR");
   files.option(
       "--view", words->view, "FILE.html",
       "At the end, write a page for a browser: loss,\nmeasure and gradients over the iterations");
   files.flag("--data-changed-ok", words->data_changed_ok,
              "Continue with data that are not the checkpoint's");
-  files.flag(
-      "--save-failure-ok", words->save_failure_ok,
-      "Go on where a checkpoint or a line of metrics cannot\nbe written, and try again later");
+  files.flag("--save-failure-ok", words->save_failure_ok,
+             "If a checkpoint or metrics cannot be written, warn,\ncontinue and try again later");
   Heading processes(app, "Several processes");
-  processes.option("--patience", words->patience, "S",
-                   "Seconds that a process waits for the others before it\nends all; default 600, "
-                   "0: forever");
+  processes.option(
+      "--patience", words->patience, "S",
+      "Seconds to wait for a process that does not respond\nbefore all end; default 600, "
+      "0: forever");
   Heading output(app, "The answer");
   output.flag("--json", words->json, "One JSON object a line: plan, iterations, result");
   set_footer(app, kTrainFooter + real_tier_sentence() + kTrainFooterEnd);

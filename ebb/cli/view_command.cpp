@@ -21,7 +21,9 @@ The page is one HTML file that needs no network and no server. It shows
               against its budgets, time against budget for every strategy
   a sweep     of ebb plan --json --sweep: time against budget
   a report    Report::json() in C++, json.dumps(report.as_dict()) in Python;
-              also several, one a line: predicted beside measured
+              also several, one per line: predicted next to measured
+  a model     compression_report(...).to_json() in Python: bytes, time and
+              gradient error of each layer
   a trace     of Run::trace_json(): what ran, moved and waited when
   a training  the directory of ebb train --out, its metrics.jsonl, or what
   run         ebb train --json wrote: loss, measure, gradients
@@ -114,7 +116,8 @@ Command declare_view(CLI::App& app) {
   Heading heading(app, "The page");
   heading.argument("FILE", words->input, "What to show, a file or the directory of a training run");
   heading.option("-o,--output", words->output, "FILE.html",
-                 "Where the page goes; default FILE's name with .html, here; - writes it out");
+                 "Where to write the page; default: FILE's name with .html in the "
+                 "current\ndirectory; - writes to standard output");
   set_footer(app, kViewFooter);
   return [words](std::ostream& out, std::ostream&) { answer_view(*words, out); };
 }

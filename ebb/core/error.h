@@ -24,6 +24,7 @@ enum class ErrorCode {
   cancelled,  // by the caller's own word
 };
 
+// Every error that ebb throws: a code, the problem, a remedy, and the least budget that works if the budget was too small.
 class Error : public std::runtime_error {
  public:
   // what() is the problem and, where there is one, "; " and the remedy.

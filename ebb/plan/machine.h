@@ -10,6 +10,7 @@
 
 namespace ebb {
 
+// A platform with the accounting settled: bytes or slots, what is charged, overlap or not.
 struct Machine {
   Platform platform = {};  // platform.fast is the budget
   // Replaces the computed working set by a constant (0: the literature's "convention A").

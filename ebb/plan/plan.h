@@ -51,12 +51,14 @@ struct Prediction {
   std::vector<Traffic> moved;  // per slow tier
 };
 
+// A time that no exact plan can beat, and why.
 struct Bound {
   double seconds = 0;
   std::string
       relaxation;  // the argument the bound rests on, one phrase; docs/planning.md has the proofs
 };
 
+// What make_plan found: actions, read one at a time through a Cursor, with a prediction and a bound.
 class Plan {
  public:
   std::string strategy;  // the row that made the actions; for auto, the one it chose

@@ -30,6 +30,7 @@ struct Tier {
   friend bool operator==(const Tier&, const Tier&) = default;
 };
 
+// The memories of a machine: the fast one, and slow tiers with their capacities and speeds.
 struct Platform {
   std::string name = {};
   Bytes fast = kUnlimited;       // the memory where compute happens

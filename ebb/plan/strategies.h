@@ -18,6 +18,7 @@
 
 namespace ebb {
 
+// How to plan: budget or slots, strategy and its parameters.
 struct PlanOptions {
   std::string strategy = "auto";
   // Bytes in fast; platform.fast when neither this nor slots is given.
@@ -40,6 +41,7 @@ struct PlanOptions {
   bool length_unknown = false;
 };
 
+// A row of the table of strategies.
 struct StrategyRow {
   std::string_view name;
   std::string_view algorithm;
@@ -69,6 +71,7 @@ std::optional<Bytes> least_budget(const Chain& chain, const Platform& platform,
 std::int64_t largest_steps(const StepCost& step, double call, const Platform& platform,
                            const PlanOptions& options);
 
+// A budget and the plan for it.
 struct SweepPoint {
   Bytes budget;
   Plan plan;

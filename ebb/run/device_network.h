@@ -30,6 +30,7 @@ namespace ebb {
 using DeviceInputs =
     std::function<void(std::int64_t first, std::int64_t steps, void* x, void* stream)>;
 
+// Sizes, layers and budgets of a DeviceNetwork.
 struct DeviceNetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B

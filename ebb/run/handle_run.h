@@ -43,6 +43,7 @@ class HandleStep {
   }
 };
 
+// A Run over objects, such as a framework's tensors, instead of bytes in memory.
 class HandleRun {
  public:
   // make_plan made the plan for this chain. The Step must outlive the run. While forward or backward

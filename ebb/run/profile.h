@@ -32,6 +32,7 @@ struct ProfileOptions {
   std::int64_t expected_steps = 1000;
 };
 
+// Measured costs of a Step, and measured speeds of copies and tiers: what plans are made from.
 struct Profile {
   Chain chain;
   Platform platform;

@@ -8,6 +8,7 @@
 
 namespace ebb {
 
+// How far a run is.
 struct Progress {
   bool backward = false;
   std::int64_t steps = 0;         // of the sequence; 0 while unknown

@@ -12,6 +12,7 @@
 
 namespace ebb {
 
+// What a run predicted and what it measured, as numbers, text or JSON.
 struct Report {
   std::string strategy;
   Prediction predicted;

@@ -25,6 +25,7 @@
 
 namespace ebb {
 
+// What a Run may use, how it plans, and what it reports on the way.
 struct RunOptions {
   // Bytes of fast memory that the run may hold.
   Bytes budget = kUnlimited;
@@ -83,9 +84,9 @@ struct RunOptions {
   double replan_factor = 2;
 };
 
-// One thread at a time uses a Run and its Step, and a Network, which is one. Several Runs, each with a Step
-// of its own, may be used from several threads, with one Ledger for all; functions that plan may be called
-// from any number.
+// Executes a plan on a Step, in memory and slow tiers: forward, then backward, with exact gradients. Use a Run
+// and its Step (a Network is one) from one thread at a time. Several Runs, each with its own Step, may work on several
+// threads and share a Ledger. Planning functions may be called from any thread.
 class Run {
  public:
   // Measures what was not given, plans and takes the memory. The Step must outlive the run. Throws

@@ -55,6 +55,7 @@ struct Field {
   std::span<std::byte> bytes;
 };
 
+// A computation over time, step by step: forward with and without a tape, and backward. Derive from it, or use FunctionStep.
 class Step {
  public:
   Step() = default;

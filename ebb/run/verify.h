@@ -27,6 +27,7 @@ struct Difference {
   double cosine = 1;    // between both as vectors
 };
 
+// What verify found: whether all bits are the same, and otherwise where they differ.
 struct Verification {
   std::int64_t steps = 0;  // compared over the first ones
   std::string strategy;    // that was compared

@@ -10,6 +10,7 @@
 
 namespace ebb {
 
+// Where the bytes of a slow tier are: reserves, writes and reads at an offset. Derive from it for your own tier.
 class Medium {
  public:
   Medium() = default;

@@ -12,6 +12,7 @@
 
 namespace ebb {
 
+// A slow memory that a run may use: its name, its capacity, and how to open its Medium.
 struct SlowTier {
   std::string name;
   Bytes capacity = kUnlimited;

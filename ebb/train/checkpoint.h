@@ -24,6 +24,7 @@ namespace ebb {
 
 class RunLock;
 
+// What a training run continues from.
 struct Checkpoint {
   std::int64_t iteration = 0;  // iterations done
   std::uint64_t seed = 0;

@@ -15,6 +15,7 @@
 
 namespace ebb {
 
+// Everything that a training run is made from: task, net, learning, budgets.
 struct TrainOptions {
   std::string task = "adding";  // a row of tasks()
   std::string data = {};        // where its files are

@@ -60,7 +60,7 @@ Json data_of_one(const Json& json, std::string_view name) {
       return sweep_data(json, name);
     }
   }
-  fail(ErrorCode::invalid_argument, name, ": this JSON is none that ebb shows; ", kWhatPagesShow);
+  fail(ErrorCode::invalid_argument, name, ": ebb has no page for this JSON; ", kWhatPagesShow);
 }
 
 // Of `ebb plan --json --actions` the first line says all; the report at the end of `ebb train --json` stands below its curves.
@@ -81,7 +81,7 @@ Json data_of_lines(std::vector<Json> lines, std::string_view name) {
     if (line.contains("event") && line["event"] == "plan") options = line;
   }
   if (training.empty() && options.is_null()) {
-    fail(ErrorCode::invalid_argument, name, ": these lines of JSON are none that ebb shows; ",
+    fail(ErrorCode::invalid_argument, name, ": ebb has no page for these lines of JSON; ",
          kWhatPagesShow);
   }
   Json data = training_data(std::move(training), options, name);
@@ -95,7 +95,8 @@ Json guarded(std::string_view name, const Make& make) {
   try {
     return make();
   } catch (const Json::exception& error) {
-    fail(ErrorCode::invalid_argument, name, ": this JSON is not as ebb writes it: ", error.what());
+    fail(ErrorCode::invalid_argument, name,
+         ": this JSON was not written by ebb, or has been changed: ", error.what());
   }
 }
 

@@ -105,7 +105,8 @@ bool is_training_line(const Json& json) {
 
 Json training_data(std::vector<Json> lines, const Json& options, std::string_view name) {
   if (lines.empty()) {
-    fail(ErrorCode::invalid_argument, name, ": no iteration is done yet; there is nothing to show");
+    fail(ErrorCode::invalid_argument, name,
+         ": no iteration has finished yet; there is nothing to show");
   }
   // A log may have been gone on with from an earlier iteration.
   const auto iteration = [](const Json& line) { return line["iteration"].get<std::int64_t>(); };

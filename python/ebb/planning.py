@@ -93,7 +93,7 @@ class Prediction:
 
     @property
     def stall_seconds(self) -> float:
-        """Of these, compute waited for transfers."""
+        """Seconds in which compute waits for transfers; part of `seconds`."""
         return self._found.stall_seconds
 
     @property
@@ -138,7 +138,7 @@ class Plan(Prediction, HasPage):
 
     @property
     def optimal(self) -> bool:
-        """Provably no slower than any plan in the strategy's own model."""
+        """Whether the plan is provably optimal in the strategy's own model."""
         return self._plan.optimal
 
     @property

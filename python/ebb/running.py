@@ -17,8 +17,8 @@ The full kind (:class:`RangeStep`) works on ranges, in place, on ebb's memory:
 - ``record(start, end, state, tapes, after, first)`` does the same and leaves what the way back needs: ``tapes`` and
   ``after`` have one row for each step; ``after`` takes the states after each
 - ``reverse(start, end, tapes, after, adjoint)`` goes back through the steps, last first, in place
-- ``after(tape)``, where a tape has the state after its step in it anyway: a view of that part. It is kept once then, and
-  ``record`` need not write it to ``after``, which are the same bytes
+- ``after(tape)``, if a tape already contains the state after its step: a view of that part. It is then kept only once, and
+  ``record`` need not write it to ``after``, which shares its memory
 
 A step may be a block of many time steps: a tape is then all their states in one array, that one call works on in place.
 
@@ -26,8 +26,8 @@ Both may have ``begin()``, called when a run begins, ``first(i, state)`` (the si
 called once for each step with the state after it, and, where the length is unknown (``steps = None``),
 ``ended(i, state)``: whether the sequence ends before step i.
 
-Forward steps run any number of times and must give the same bits each time. Arrays that a call is given are ebb's
-memory: they are valid during the call, copy what you keep.
+Forward steps run any number of times and must give the same bits each time. Arrays passed to a call are ebb's
+memory and valid only during the call; copy what you keep.
 """
 
 from __future__ import annotations
@@ -134,15 +134,15 @@ def run(
 ) -> RunResult:
     """Runs all steps forward and back, within ``budget`` bytes of memory and the tiers.
 
-    ``adjoint`` is the gradient with respect to the final state: arrays like it, or a function of it, called between the
-    two ways; None, given or returned: zeros, for losses that the steps themselves add up. Gradients have the same bits in
-    every budget. What the steps raise comes through unchanged.
+    ``adjoint`` is the gradient with respect to the final state: arrays of the same shapes, or a function of that state, called
+    between the forward and the backward pass. None, given or returned, means zeros, for losses that the steps add up
+    themselves. Gradients are bit-identical in every budget. Exceptions raised by the steps are passed through unchanged.
 
-    Only forward steps are timed beforehand, so that nothing but a run adds to gradients, and going back is taken to be
-    twice that. Where the same steps run often, give ``costs`` of an earlier result: nothing is measured again, and the
-    plan knows how long the way back takes.
+    Only forward steps are timed beforehand, so that measuring does not add to gradients; a backward step is assumed to take
+    twice as long. If the same steps run often, pass ``costs`` of an earlier result: then nothing is measured again, and the
+    plan uses the measured backward time.
 
-    The budget covers states, tapes and adjoints; what the functions themselves allocate while they run is theirs.
+    The budget covers states, tapes and adjoints, but not what the functions themselves allocate while they run.
 
     >>> import numpy as np
     >>> class Cubic:

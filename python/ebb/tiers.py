@@ -25,7 +25,7 @@ class MemoryTier:
 
 @dataclass(frozen=True)
 class FileTier:
-    """A file without a name in a directory, gone with the run or the process. :func:`file_tier` makes it."""
+    """An unnamed file in a directory; it disappears with the run or the process. :func:`file_tier` makes it."""
 
     directory: str
     capacity: int
@@ -41,7 +41,7 @@ Tier = MemoryTier | FileTier
 
 
 def memory_tier(capacity: int | str, name: str = "ram") -> MemoryTier:
-    """Host memory as a slow tier: up to ``capacity`` bytes, copied by threads of its own.
+    """Host memory as a slow tier of up to ``capacity`` bytes, copied by separate threads.
 
     >>> memory_tier("1GiB")
     MemoryTier(capacity=1073741824, name='ram')

@@ -250,7 +250,7 @@ TEST(TrainingPages, RefuseWrongTypesByName) {
   std::ofstream(folder.path() + "/train.json") << "{broken";
   EXPECT_THAT(file_page(folder.path()), HasSubstr("Loss"));
   std::ofstream(folder.path() + "/metrics.jsonl") << "{\"iterat";
-  EXPECT_THAT(message_of([&] { file_page(folder.path()); }), HasSubstr("no iteration is done yet"));
+  EXPECT_THAT(message_of([&] { file_page(folder.path()); }), HasSubstr("no iteration has finished yet"));
 }
 
 TEST(TrainingPages, ReadDirectoriesAlsoWhileTheyAreWritten) {

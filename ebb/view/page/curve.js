@@ -56,7 +56,7 @@ function curveSection(curve, chosen, slot) {
   const names = left.length > 6 ? count(left.length, "strategy").replace("strategys", "strategies") : left.join(", ");
   const cut = left.length ? ` There was no time for more plans: ${names} ${left.length === 1 ? "ends" : "end"} closer to this plan, or ${left.length === 1 ? "is" : "are"} left out.` : "";
   const high = above ? ` ${count(above, "point")} of more than ${seconds(cap)} ${above === 1 ? "is" : "are"} above; the data have ${above === 1 ? "it" : "them"}.` : "";
-  return section("Time against budget", `How the time falls with the memory. No exact plan lies below the bound; some lines fall on one another.${high}${cut}`, chart({
+  return section("Time against budget", `How time falls as memory grows. No exact plan lies below the bound. Some lines coincide.${high}${cut}`, chart({
     label: "Time against budget", about: `${count(lines.length, "line")}.`, x, xBase: slot ? 10 : 2, xFormat: amount, xLabel: "budget of fast memory", y, fit, yFormat: seconds, yLabel: "time", height: 380, legend: swatches, draw, points,
     table: () => ({ head: ["strategy", "budget", "time"], rows: [...lines.flatMap((line) => line.points.map(([budget, time]) => [line.strategy, amount(budget), seconds(time)])), ...bound.map(([budget, time]) => ["bound", amount(budget), seconds(time)])] }),
   }));

@@ -9,7 +9,7 @@ const explored = html("div");
 explored.append(...page.childNodes);
 const says = html("output", { class: "says", role: "status" });
 const command = html("code");
-const commandLine = html("p", { class: "command" }, "The same at a prompt: ", command);
+const commandLine = html("p", { class: "command" }, "The same on the command line: ", command);
 const fields = html("form", { class: "fields" });
 
 // {id, label, kind, open: may have no limit, of(setting): whose member `key` it is}
@@ -18,7 +18,7 @@ function fieldsOf(now) {
   const found = [own("steps", "Steps", "count")];
   found.push(startSetting.slots === undefined ? own("budget", "Budget of fast memory", "bytes", true) : own("slots", "Slots of fast memory", "count"));
   found.push(own("state", "State", "bytes"), own("tapes", "Tape, in states", "share"), own("forward", "Seconds forward", "seconds"));
-  if (startSetting.record !== null) found.push(own("record", "Seconds forward, leaving a tape", "seconds"));
+  if (startSetting.record !== null) found.push(own("record", "Seconds forward with tape", "seconds"));
   found.push(own("backward", "Seconds backward", "seconds"));
   now.tiers.forEach((tier, i) => {
     const part = (name, keys, label, kind, open = false) => found.push({ id: `${tier.name}.${name}`, label, kind: kinds[kind], open, key: keys[0], both: keys[1], of: (s) => s.tiers[i], tier: i });

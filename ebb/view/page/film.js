@@ -48,7 +48,7 @@ class Film {
   note() {
     const moves = this.lanes.reduce((sum, lane) => sum + lane.pieces.length, 0);
     if (!this.spans && moves > mostMarks) return ` The ${number(moves)} saves and loads are marked where you zoom in.`;
-    return this.spans ? ` There are too many actions to draw each: time is cut into ${number(this.data.spans)} spans, and each shows which steps were worked on in it.` : "";
+    return this.spans ? ` There are too many actions to draw one by one: time is cut into ${number(this.data.spans)} spans, and each shows which steps were worked on in it.` : "";
   }
 }
 
@@ -173,10 +173,10 @@ function memory(film, place, slot) {
 function filmSections(data, slot) {
   const film = new Film(data);
   if (!film.pieces.length && !film.lanes.some((lane) => lane.pieces.length)) return [section("Schedule", "Nothing runs.")];
-  if (!(data.seconds > 0)) return [section("Schedule", "Nothing in it takes time, so there is no time to draw it against.")];
+  if (!(data.seconds > 0)) return [section("Schedule", "All steps take 0 seconds, so there is no time axis to draw.")];
   const lanes = data.sync ? "Transfers and compute take turns: while something is moved, nothing is computed." : "Compute is one lane. Transfers to and from slow tiers have their own, which run beside it.";
   const found = [
-    section("Schedule", `Each line is a run of steps: upwards forward, downwards backward. What is below a line's start was saved or is computed again.${film.note()}`, schedule(film)),
+    section("Schedule", `Each line is a run of steps: rising lines run forward, falling lines backward. A rising line that starts above 0 begins at a saved state.${film.note()}`, schedule(film)),
     section("Compute and transfers", lanes, timeline(film)),
   ];
   if (data.memory.length) found.push(section("Memory", "What each place holds. In fast memory the working set counts: live state, gradient, the tape reversed next. Tapes that a run of steps leaves count from its start.", ...data.memory.map((place) => memory(film, place, slot))));

@@ -24,5 +24,5 @@ function reportSection(report, index, all) {
   const facts = [count(report.steps, "step"), report.budget === null ? "no budget" : `budget ${bytes(report.budget)}`];
   if (report.exact !== null) facts.push(report.exact ? "exact gradients" : "gradients are NOT exact");
   const remarks = report.remarks.map((remark) => html("p", { class: "remark" }, String(remark)));
-  return section(all > 1 ? `Run ${index + 1}: ${report.strategy}` : report.strategy, facts.join(", "), ...remarks, bars);
+  return section(`Predicted and measured: ${all > 1 ? `run ${index + 1}, ` : ""}${report.strategy}`, facts.join(", "), ...remarks, bars);
 }

@@ -249,11 +249,11 @@ class _Wished(Allowance):
 class Budget:
     """One budget shared by all calls of a model whose forwards precede their backwards.
 
-    Give the same object to each call. In the first iteration a call takes half of what is left; from the second on the
-    budget is divided by what the calls need to store all, each getting at least what it cannot do without.
+    Pass the same object to each call. In the first iteration, each call takes half of what is left. From the second on, the
+    budget is divided in proportion to what the calls need to keep everything, and each call gets at least its minimum.
 
-    ``"20%"`` is that share of what keeping everything takes in all calls together, and each call gets it of its own part;
-    ``"memory"``, ``"balanced"`` and ``"speed"`` likewise. How many bytes that is, each call's report says.
+    ``"20%"`` gives each call 20 % of what keeping everything takes in that call; ``"memory"``, ``"balanced"`` and ``"speed"``
+    work likewise. Each call's report says how many bytes that is.
 
     >>> budget = Budget("2GiB")
     >>> budget.total

@@ -126,12 +126,12 @@ cache = Cache(_BOUND)
 
 
 def clear_cache() -> None:
-    """Forgets what was measured, planned and captured before, and gives back the memory that CUDA graphs hold between calls.
+    """Forgets all measurements, plans and captured graphs, and frees the memory that CUDA graphs hold between calls.
 
     >>> import ebb
     >>> ebb.clear_cache()
 
-    Later calls measure and capture anew. PyTorch's allocator keeps the memory for others; ``torch.cuda.empty_cache()`` gives it to
+    Later calls measure and capture again. PyTorch's allocator keeps the freed memory; ``torch.cuda.empty_cache()`` returns it to
     the system."""
     cache.clear()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 
 class Error(RuntimeError):
-    """What ebb raises for every mistake it finds; what your own functions raise comes through unchanged.
+    """Every error that ebb raises. Exceptions raised by your own functions are passed through unchanged.
 
     ``code`` says what kind: ``"invalid_argument"``, ``"infeasible_budget"`` (``least_budget`` says what would
     work, in bytes), ``"out_of_budget"``, ``"unavailable"``, ``"out_of_memory"``, ``"io"``, ``"device"``,
     ``"cancelled"``.
 
-    The text is ``problem``, what is wrong, and behind it, where something can be done in words of its own,
-    ``remedy``: code that calls ebb for its users can put its own remedy there.
+    The text is ``problem`` (what is wrong) followed by ``remedy`` (what to do about it), if there is one. A library that
+    calls ebb can replace ``remedy`` with advice for its own users.
 
     >>> import ebb
     >>> try:

@@ -7,8 +7,8 @@ from ebb import _core
 
 
 def gpu_kernels() -> tuple[str, ...]:
-    """The compute capabilities that ebb's own kernels for `ebb.nn.LSTM`, `GRU` and `RNN` were compiled for; none: the package was
-    built without them, and torch's kernels run these layers. Whether a call takes them is in docs/gpu.md.
+    """The compute capabilities for which ebb's own kernels for `ebb.nn.LSTM`, `GRU` and `RNN` were compiled. Empty if the package
+    was built without them; then torch's kernels run these layers. docs/gpu.md says when a call uses them.
 
     >>> import ebb
     >>> kernels = ebb.gpu_kernels()  # ("8.0", "9.0") in wheels

@@ -55,19 +55,19 @@ def compress(
     loss: Callable[[Any], Tensor] | None = None,
 ) -> Model:
     """Makes the layers of a model keep less for the backward pass. Changes the model in place and returns it; `model.ebb_compress`
-    says which layers were changed, and which were left as they were since they would save nothing.
+    says which layers were changed, and which were left alone because compressing them saves nothing.
 
-    Results of the forward pass, parameters and the state_dict stay what they are, and `ebb.decompress` undoes it. Without lossy
+    Results of the forward pass, parameters and the state_dict do not change, and `ebb.decompress` undoes it. Without lossy
     options gradients are bit-identical to those of the original model: an activation is kept once where torch keeps it twice, a ReLU keeps
     bits, max-pooling keeps small indices, dropout keeps bits.
 
     pool: convolutions keep the means of blocks of their input for the weight gradient (Barley & Froening 2024): lossy from 2
         on. A number; a tuple, one for each spatial axis; a list, one for each stage (the children of the model that contain
         convolutions; those before them use the first); a dict from layers, or from what contains them, to blocks. An input that is
-        available in any case, since it can be computed from what a norm keeps or since the caller has it, is not pooled, and its
-        gradients are exact; unless a dict names the layer itself: then less is to be computed.
-    relu: "bits": nothing where its input can be computed again, else a bit of each element; or "exact": as torch does it.
-    norm: "exact"; "recompute": inputs that come from a convolution are computed again; "int8": inputs are kept in 8 bits, with
+        available anyway, because it can be recomputed from what a norm keeps or the caller holds it, is not pooled, and its
+        gradients are exact, unless a dict names the layer itself.
+    relu: "bits": nothing if its input can be recomputed, else one bit per element; or "exact": as torch does it.
+    norm: "exact"; "recompute": inputs that come from a convolution are recomputed; "int8": inputs are kept in 8 bits, with
         a scale for each channel of batch norms, for each 64 numbers of others, and layers behind the norm compute what they
         read from those (lossy; ReLUs keep their bits, which are exact).
     linear: "exact"; "int8"; "project": a quarter as many rows, random mixtures of the input's (both lossy).
@@ -203,7 +203,7 @@ def _hook(model: nn.Module) -> None:
 
 
 def decompress(model: Model) -> Model:
-    """Makes a model what it was before `ebb.compress`; returns it.
+    """Undoes `ebb.compress` in place; returns the model.
 
     >>> import torch, ebb
     >>> net = ebb.decompress(ebb.compress(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())))

@@ -122,8 +122,8 @@ def compression_report(model: nn.Module, sample: Any, loss: Callable[[Any], Tens
     loss: a function from the model's output to one number. None: the sum of all numbers that come out, each times a random
         number (normal, the same in every call).
 
-    It runs a dozen steps and leaves the model as it was, its gradients, buffers and generators too. Beside what a step takes it
-    needs the gradients of the parameters twice. On a GPU it resets the peak that torch.cuda.max_memory_allocated() tells.
+    It runs a dozen steps and leaves the model unchanged, including gradients, buffers and random generators. On top of a step's
+    memory it needs two copies of the parameters' gradients. On a GPU it resets torch.cuda.max_memory_allocated().
 
     >>> import torch, ebb
     >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))

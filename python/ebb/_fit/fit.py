@@ -90,7 +90,7 @@ def fit(
     skip: Iterable[str | type | nn.Module] = (),
     verify: bool = True,
 ) -> Model:
-    """Makes a step of training fit a budget of bytes at least time. Changes the model in place, as `ebb.compress` does, and
+    """Makes a training step fit a budget of bytes in the least time. Changes the model in place, as `ebb.compress` does, and
     returns it; `model.ebb_fit` says what was chosen.
 
     For every layer it chooses whether its input is kept, recomputed from the input of the convolution before, moved away
@@ -110,8 +110,8 @@ def fit(
     verify: the peak of the plan is measured, and the plan made tighter until it is within the budget. Otherwise it is as good as
         the prediction.
 
-    Where all fits, all is kept, or the model left as it was, if that takes no more. Raises `ebb.Error` with the code
-    "infeasible_budget" and `least_budget` where nothing that is allowed fits; the model is then what it was. The model's
+    If everything fits, everything is kept, or the model is left alone if that takes no more. If nothing that is allowed fits,
+    raises `ebb.Error` with the code "infeasible_budget" and `least_budget`; the model is then unchanged. The model's
     gradients, buffers and generators are left alone. It runs a few dozen steps at most, the first of them with nothing but
     exact savings, which the device must have room for.
 

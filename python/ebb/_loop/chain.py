@@ -75,8 +75,8 @@ class _Measured:
 
 
 class Chain(torch.nn.Module):
-    """Runs a torch.nn.Sequential within a budget: which activations to keep and which to recompute is planned from the
-    measured time and bytes of every stage. Outputs and gradients are bit-identical to the module's own.
+    """Runs a torch.nn.Sequential within a budget. It measures the time and bytes of each stage, and plans which activations to
+    keep and which to recompute. Outputs and gradients are bit-identical to the module's own.
 
     >>> import torch, ebb
     >>> net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()) for _ in range(16)])
@@ -85,8 +85,8 @@ class Chain(torch.nn.Module):
     >>> chain.report.strategy != "store_all", net[0][0].weight.grad.shape
     (True, torch.Size([64, 64]))
 
-    sequential: the stages; the module itself is not changed, and learns as before.
-    sample: an input like those to come. Inputs of another shape or dtype are measured when they first come.
+    sequential: the stages; the module itself is not changed and trains as before.
+    sample: a typical input. Inputs of another shape or dtype are measured when they first occur.
     budget: bytes for what backward needs beside parameters, input, output and their gradients; or "20%" of what
         keeping everything takes, or "speed", "balanced" or "memory", as for `scan`. None: no limit. A shared `ebb.Budget` may serve
         several calls.

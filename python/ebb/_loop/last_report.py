@@ -27,8 +27,8 @@ def _asked(kept: Any) -> Any:
 def last_report() -> Any:
     """The report of the latest call of `scan`, `while_loop`, a Chain or a layer in this thread; of a layer it is `layer.report`.
 
-    None before the first call, and after one that planned nothing: without a budget, without gradients, or failed. Figures of
-    what happened are filled in when the backward of the call has run."""
+    None before the first call, and after a call that planned nothing: one without a budget, without gradients, or that failed.
+    Measured figures are filled in when the backward pass of the call has run."""
     return _asked(_told.latest)
 
 

@@ -134,7 +134,7 @@ def probe(
     params: Any = None,
     codec: Any = None,
 ) -> Probe:
-    """Does it fit, and how slow is it? Measures the first steps of a `scan` and plans for every budget; runs nothing more.
+    """Does it fit, and how slow is it? Measures the first steps of a `scan` and plans for every budget; it runs nothing else.
 
     >>> import torch, ebb
     >>> cell = torch.nn.GRUCell(3, 5)

@@ -69,12 +69,12 @@ def scan(
     >>> hs.shape, cell.weight_hh.grad.shape
     (torch.Size([100, 2, 5]), torch.Size([15, 5]))
 
-    f is called again for the same step when what its backward needs was not kept, so it must do the same whenever it gets the
-    same carry and x. Random numbers, buffers and most attributes that it changes are put back for that.
+    If what the backward pass needs of a step was not kept, f is called again. So f must give the same result whenever it gets
+    the same carry and x. Random numbers, buffers and most attributes that it changes are restored first.
 
-    Without a single time step ys is None: there is no telling what they would be.
+    If there are no time steps, ys is None, since its shape is unknown.
 
-    Gradients reach `init`, `xs` and every tensor that f captures, with the bits of plain autograd.
+    Gradients reach `init`, `xs` and every tensor that f captures, bit-identical to plain autograd.
 
     init, carry: tensors in any structure of tuples, lists, dicts, named tuples, dataclasses, types registered with
         torch.utils._pytree, and None; shapes and dtypes stay. Where init is None f may put anything at its first step.
@@ -86,14 +86,14 @@ def scan(
         limit, plain autograd.
     tiers: slower memories for states, e.g. [ebb.memory_tier("8GiB")], [ebb.file_tier("/scratch", "100GiB")].
     chunk: time steps that are kept or recomputed together. None: chosen with the plan, for the least time within the budget.
-    length: how many time steps to run, where xs has more or does not say.
+    length: how many time steps to run, if xs has more or does not say.
     lengths: one for each sample, a list or a tensor, where xs is padded: after its own last step a sample's carry stays as it
         is and its ys are zeros without a gradient. What is in the padding does not matter. Samples are the first dimension
         of every x, carry and y. A PackedSequence brings its own, and ys are packed as it is.
     dim: the dimension of time in all tensors of xs, and in the ys. 1 is what other packages call batch_first.
     reverse: from the last time step to the first; ys stay in their places.
     reduce: "sum" or "mean" of the ys instead of all of them: no memory that grows with time.
-    preserve_rng_state: random numbers (dropout) are drawn again alike.
+    preserve_rng_state: recomputed steps draw the same random numbers (dropout).
     verify: every recomputed step is checked to give the same bits.
     params: tensors, or a module, that f uses beside its arguments. They are found in its first block; name them only
         where later steps use others.
@@ -103,7 +103,7 @@ def scan(
     graph: on a GPU, from the second call on, blocks are replayed as CUDA graphs, which takes a fraction of the time: None,
         where everything that f sees can be listed and captured (the report says why not); True, or else an error; False, never.
 
-    Raises `ebb.Error`, with `least_budget` where the budget is too small. What f raises comes through unchanged.
+    Raises `ebb.Error`, with `least_budget` where the budget is too small. Exceptions raised by f are passed through unchanged.
     """
     chunk = checked_chunk("scan", chunk)
     codecs = checked_codecs("scan", codec, budget, verify)

@@ -55,7 +55,7 @@ class Verification:
 def verify(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, budget: float | str | Budget, **options: Any
 ) -> Verification:
-    """Runs a `scan` both in the budget and by plain autograd, which needs the memory for it, with random gradients of all
+    """Runs a `scan` both in the budget and by plain autograd (which needs its full memory), with random gradients of all
     outputs, and compares outputs and gradients of init, xs and everything f uses. Arguments as for `scan`; with a
     lossy `codec` it says how far each gradient is from the exact one.
 

@@ -52,7 +52,7 @@ def while_loop(
     codec: Any = None,
     graph: bool | None = None,
 ) -> Any:
-    """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. How often is not known before.
+    """Runs ``carry = f(carry)`` while ``cond(carry)`` is true, and returns the last carry. The number of steps need not be known.
 
     >>> import torch, ebb
     >>> rate = torch.tensor(0.9, requires_grad=True)
@@ -61,8 +61,8 @@ def while_loop(
     >>> bool((rate.grad - 44 * rate.detach() ** 43).abs() < 1e-4)
     True
 
-    Without `tiers` states are kept by an online strategy in the budget alone; with them they stream to the first tier that
-    suits, and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it, and
+    Without `tiers`, an online strategy keeps states within the budget. With them, states stream to the first suitable tier,
+    and each tier needs a capacity. `expected`: about how many steps; the prediction assumes it, and
     so do budgets that are shares or words. `cond` runs between steps, also where those are replayed as CUDA graphs. The carry,
     other arguments and errors as for `scan`.
     """

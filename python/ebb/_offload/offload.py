@@ -20,7 +20,7 @@ from ebb.tiers import FileTier, file_tier
 
 
 class offload:
-    """A context in which what autograd saves for the backward pass is moved away from the device.
+    """A context in which the tensors that autograd saves for the backward pass are moved off the device.
 
     CUDA tensors go to host memory, and to disk where ``disk`` is given; CPU tensors go to disk only. Gradients have the
     same bits as without. Make one object and enter it in every iteration: it keeps its pinned memory. The backward

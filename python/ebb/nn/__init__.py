@@ -2,8 +2,8 @@
 """Recurrent and spiking layers for PyTorch that train in the memory you have.
 
 ``RNN``, ``LSTM`` and ``GRU`` are torch's own with one more argument, ``budget``; ``LIF``, ``ALIF``,
-``AdLIF`` and ``EGRU`` spike. ``convert`` makes the layers of a
-model that is there already such ones, ``revert`` makes them torch's again.
+``AdLIF`` and ``EGRU`` spike. ``convert`` converts the layers of an
+existing model in place, and ``revert`` undoes it.
 """
 
 from ebb.nn._convert import convert, revert

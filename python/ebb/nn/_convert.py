@@ -35,10 +35,10 @@ def convert(
 ) -> Model:
     """Makes every torch.nn.RNN, LSTM and GRU of a model ebb's own, all in one budget. Changes the model in place and returns it.
 
-    Layers stay the objects that they are, with their parameters, names, hooks, training mode, device and dtype: optimisers and
-    the state_dict go on as before. `ebb.nn.revert` undoes it. Gradients are those of :class:`ebb.nn.LSTM` and its like.
+    Layers remain the same objects, with their parameters, names, hooks, training mode, device and dtype: optimisers and
+    the state_dict keep working. `ebb.nn.revert` undoes it. Gradients are those of :class:`ebb.nn.LSTM` and its like.
 
-    budget: bytes, text such as ``"2GiB"`` or ``"20%"``, or an `ebb.Budget`, for all layers together. Layers that are ebb's already get it too.
+    budget: bytes, text such as ``"2GiB"`` or ``"20%"``, or an `ebb.Budget`, for all layers together. Layers that are already ebb's get it too.
     tiers, chunk, strategy, native: as of :class:`ebb.nn.LSTM`, for each layer.
     skip: layers that stay as they are: names (with all they contain), types or modules.
 
@@ -46,9 +46,9 @@ def convert(
     of another class than torch's own (derived from it, or parametrised), which may compute something else. Cells, quantised and
     compiled layers are none of torch.nn.RNN, LSTM and GRU, and stay as they are.
 
-    A neuron by itself, of snnTorch (Leaky, RLeaky) or SpikingJelly (LIFNode, ParametricLIFNode), is not changed: a new layer with its numbers
-    is returned, :class:`ebb.nn.LIF` or, where the reset waits for the next time step, :class:`ebb.nn.ALIF`. It is called with the currents
-    of a whole sequence, [T,B,units], and starts at a state of zeros. A decay or threshold that learns does so for each unit.
+    Given a single neuron of snnTorch (Leaky, RLeaky) or SpikingJelly (LIFNode, ParametricLIFNode), returns a new layer with its
+    parameters and leaves the neuron unchanged: :class:`ebb.nn.LIF` or, where the reset waits for the next time step,
+    :class:`ebb.nn.ALIF`. It is called with the currents of a whole sequence, [T,B,units], and starts at a state of zeros. A decay or threshold that learns does so for each unit.
     Refused by name, with the option: what ebb's layers do not compute. See docs/recipes.md.
 
     units: of such a neuron, where its numbers do not say. For neurons budget may be None, no limit.

@@ -19,10 +19,10 @@ from ebb.tiers import Tier, listed
 
 _ABOUT = """{what}, in the memory you have.
 
-    torch.nn.{name} with its constructor, call, parameters and ``state_dict``, and five arguments more:
+    torch.nn.{name} with the same constructor, call, parameters and ``state_dict``, and five more arguments:
 
-    budget: bytes, or text such as ``"64MiB"``, that one call may hold between forward and backward beside inputs,
-        outputs and parameters, at any length; or ``"20%"`` of what keeping everything takes; or ``"memory"``, the least that
+    budget: bytes, or text such as ``"64MiB"``, that one call may hold between forward and backward, excluding
+        inputs, outputs and parameters, for any length; or ``"20%"`` of what keeping everything takes; or ``"memory"``, the least that
         works, ``"speed"``, enough to keep everything, or ``"balanced"``, where bytes x time are least, as for `ebb.scan`; each with the
         chunk that the layer takes. None: torch's own code, which keeps every time step.
     tiers: slower memories that may be used too, nearest first.
@@ -31,8 +31,8 @@ _ABOUT = """{what}, in the memory you have.
     strategy: how to plan; ``"auto"`` takes the fastest.
     native: False runs torch's own kernels chunk by chunk where the library's own cells could run too.
 
-    A budget that cannot work raises :class:`ebb.Error`, whose ``least_budget`` would. ``report`` has what the last
-    backward took. Between calls the module holds on to the memory; ``release()`` gives it back.
+    If the budget is too small, raises :class:`ebb.Error`, whose ``least_budget`` works. ``report`` describes the last backward
+    pass. Between calls the module keeps its memory; ``release()`` frees it.
 
     >>> import torch, ebb.nn
     >>> layer = ebb.nn.{name}(2, 16, budget="256KiB")
@@ -88,7 +88,7 @@ class Bounded(torch.nn.RNNBase):
         self.chunk_report: _chunks.ChunkReport | None = None
 
     def unbind(self) -> None:
-        """Takes it away."""
+        """Removes what `bind` has set."""
         for name in ("budget", "tiers", "chunk", "strategy", "native", "_runs", "chunk_report"):
             delattr(self, name)
 
