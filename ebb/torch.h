@@ -100,7 +100,7 @@ inline void check(const Tensors& init, const Tensor& xs, const ScanOptions& opti
 }  // namespace detail
 
 // Runs (carry, y) = f(carry, x) over xs, whose first dimension is time, from init. Gradients reach
-// init, xs and options.params with the bits of a plain loop. What waits in host memory is brought
+// init, xs and options.params bit-identical to a plain loop. What waits in host memory is brought
 // to the device of init block by block. Throws Error, with least_budget() where the budget is too
 // small; what f throws comes through unchanged, and random numbers and buffers are as they were.
 //

@@ -15,7 +15,7 @@ std::string question, answer;
 
 extern "C" {
 
-// Where a question of so many bytes is written to.
+// Where a question of that many bytes is written to.
 [[clang::export_name("question_place")]] char* question_place(std::size_t bytes) {
   question.resize(bytes);
   return question.data();

@@ -54,7 +54,7 @@ class Fixed:
 
 
 class Value:
-    """What can be had in the backward pass. Each reader reads it once in a pass; it is remembered from the first to the last."""
+    """A value that the backward pass can recompute. Each reader reads it once in a pass; it is remembered from the first to the last."""
 
     __slots__ = ("__weakref__", "_done", "_turn", "_value", "readers")
 
