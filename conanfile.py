@@ -17,7 +17,7 @@ class Ebb(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"program": [True, False], "mpi": [True, False]}
     default_options = {"program": True, "mpi": False}
-    exports_sources = "CMakeLists.txt", "LICENSE", "cmake/*", "docs/dependencies.md", "ebb/*"
+    exports_sources = "CMakeLists.txt", "LICENSE", "NOTICE", "cmake/*", "docs/dependencies.md", "ebb/*"
 
     def set_version(self):
         project = (Path(self.recipe_folder) / "CMakeLists.txt").read_text()

@@ -22,7 +22,7 @@ if(EBB_CLI)
   endif()
 endif()
 # An sdist has no docs.
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/docs/dependencies.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
+install(FILES LICENSE NOTICE docs/dependencies.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 
 configure_package_config_file(cmake/ebbConfig.cmake.in "${PROJECT_BINARY_DIR}/ebbConfig.cmake"
                               INSTALL_DESTINATION "${package_dir}")
