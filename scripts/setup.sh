@@ -124,6 +124,8 @@ need_book() {
   need_venv scripts/requirements-book.txt
 }
 
+need_packaging() { need_venv scripts/requirements-packaging.txt; }
+
 need_conan() { need_venv scripts/requirements-conan.txt; }
 
 # A compiler of CUDA 13: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of

@@ -111,17 +111,32 @@ build_rest() {
   cmake --build --preset dev -- -k 0
 }
 
-# The wheel as a user gets it: in a fresh environment that sees nothing of this folder but the packages it depends on. No device code
-# is tested without a GPU; here it is compiled, and so is the program that runs it under a sanitizer.
-wheel_works() {
-  local fresh=build/wheel-venv
-  rm -rf "$fresh" build/wheel
-  wheel
+# works_alone FOLDER KIND: the wheel in FOLDER, in a fresh environment that sees nothing of this checkout but the packages it uses.
+works_alone() {
+  local fresh=build/$2-venv
+  rm -rf "$fresh"
   .venv/bin/python -m venv "$fresh"
-  "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index build/wheel/*.whl
+  "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index "$1"/*.whl
   (cd "$fresh" && PYTHONPATH=$(../../.venv/bin/python -c 'import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))') \
-    ./bin/python ../../scripts/wheel_smoke.py)
+    ./bin/python ../../scripts/wheel_smoke.py "$2")
+}
+
+# The wheel as an index gets it. No device code is tested without a GPU; here it is compiled, and so is the program that runs it under
+# a sanitizer.
+wheel_works() {
+  wheel
+  works_alone build/wheel index
   cmake --build build/python-wheel --target gated_program spiking_program training_program
+}
+
+# The sources as an index gets them: no file is missing or too many, and they make a wheel, without CUDA.
+sdist_works() {
+  sdist
+  diff <(tar -tzf build/sdist/*.tar.gz | cut -d / -f 2- | grep -vx PKG-INFO | sort) \
+    <(git ls-files -co --exclude-standard {CHANGELOG,README}.md CMakeLists.txt LICENSE NOTICE pyproject.toml cmake ebb python | sort)
+  tar -xzf build/sdist/*.tar.gz -C build/sdist
+  plain_wheel build/sdist/ebb-*/ build/sdist-wheel -Ccmake.define.EBB_EXPLORER=OFF
+  works_alone build/sdist-wheel sources
 }
 
 # Conan's recipe as a user has it, in a cache of its own.
@@ -163,7 +178,7 @@ quick_tests() {
     "C++: suites labelled slow, the full number of cases of long tests, examples, consumer: ./dev test all"
     "Python: $(cat build/log/python.results/left_out 2>/dev/null || echo no) slow cases, the full number of random examples: ./dev test all"
     "pages in a browser, the book: ./dev test all"
-    "sanitizers, fuzzing, clang-tidy, wheel with CUDA, public headers one by one, extensions: ./dev test all")
+    "sanitizers, fuzzing, clang-tidy, packages, public headers one by one, extensions: ./dev test all")
   summary
 }
 
@@ -196,6 +211,7 @@ all_tests() {
   need "${explorer_packages[@]}"
   need_book
   need_conan
+  need_packaging
   ! command -v dpkg >/dev/null || need "${deb_packages[@]}"
   say "packages are here; from now on it counts"
   stage build_rest build_rest
@@ -211,6 +227,7 @@ all_tests() {
   stage fuzz fuzzed
   stage tidy check_tidy_of_changes
   stage wheel wheel_works
+  stage sdist sdist_works
   ! command -v dpkg >/dev/null || stage deb deb_works
   stage conan conan_works
   [ ! -e tests/extensions/run.py ] || stage extensions python3 tests/extensions/run.py
