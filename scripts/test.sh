@@ -135,7 +135,7 @@ sdist_works() {
   diff <(tar -tzf build/sdist/*.tar.gz | cut -d / -f 2- | grep -vx PKG-INFO | sort) \
     <(git ls-files -co --exclude-standard {CHANGELOG,README}.md CMakeLists.txt LICENSE NOTICE pyproject.toml cmake ebb python | sort)
   tar -xzf build/sdist/*.tar.gz -C build/sdist
-  plain_wheel build/sdist/ebb-*/ build/sdist-wheel -Ccmake.define.EBB_EXPLORER=OFF
+  plain_wheel build/sdist/ebb-*/ build/sdist-wheel EBB_EXPLORER=OFF
   works_alone build/sdist-wheel sources
 }
 
