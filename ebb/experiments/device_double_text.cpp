@@ -195,6 +195,7 @@ std::string device_double_json(const DeviceDoubleSetup& setup, const DeviceDoubl
                {"plain_chunk", plain.chunk},
                {"plain_seconds_per_time_step", plain.per_step(plain.trial.measured)},
                {"predicted_plain_seconds_per_time_step", plain.per_step(plain.trial.predicted)}};
+  head["goal"] = {{"ratio", kMarginal}};
   head["goals"] = {{"longest", goals.longest},
                    {"longest_met", goals.is_long},
                    {"largest", goals.largest},

@@ -102,7 +102,8 @@ std::string device_gruslys_json(const DeviceGruslysSetup& setup,
                       {"steps", setup.steps},
                       {"repeat", setup.repeat},
                       {"parameters", results.parameters},
-                      {"plain", results.plain}},
+                      {"plain", results.plain},
+                      {"goal", {{"percent", kGoalPercent}, {"ratio", kGoalRatio}}}},
                      results.trials);
 }
 

@@ -87,6 +87,7 @@ std::string double_json(const DoubleSetup& setup, const DoubleResults& results) 
                      {"activity", results.activity},
                      {"plain_time_steps", results.plain_steps},
                      {"paper_ratio", results.paper_ratio()},
+                     {"goal", {{"ratio", kMarginal}}},
                      {"chain", Json::parse(to_json(results.chain))},
                      {"arrangements", arrangements}};
   return json.dump();

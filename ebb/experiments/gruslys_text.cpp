@@ -183,6 +183,7 @@ std::string gruslys_json(const GruslysSetup& setup, const GruslysResults& result
       {"plain_bytes", results.plain},
       {"repeat", setup.repeat},
       {"chain", Json::parse(to_json(results.chain))},
+      {"goal", {{"percent", kGoalPercent}, {"ratio", kGoalRatio}}},
       {"summary",
        {{"same_gradients", all_same(results.by_memory) && all_same(results.by_steps)},
         {"ratio_in_5_percent", goal != nullptr ? Json(goal->trial.measured_ratio) : Json()}}},

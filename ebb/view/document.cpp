@@ -18,8 +18,8 @@ namespace ebb {
 namespace {
 
 constexpr const char* kWhatPagesShow =
-    "pages show what ebb plan --json and ebb train --json write, reports and traces as JSON, and "
-    "directories of training runs";
+    "pages show what ebb plan --json, ebb train --json and ebb bench --json write, reports and "
+    "traces as JSON, and directories of training runs";
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -47,6 +47,7 @@ std::vector<Json> lines_of(std::string_view text, std::string_view name) {
 Json data_of_one(const Json& json, std::string_view name) {
   if (is_trace(json)) return trace_data(json, name);
   if (is_report(json)) return report_data({json}, name);
+  if (is_bench(json)) return bench_data(json, name);
   if (is_compression(json)) return compression_data(json, name);
   if (json.is_object() && json.contains("strategy") && json.contains("bound_seconds")) {
     return plan_data_from(json, name);

@@ -31,8 +31,8 @@ struct PlanPage {
 // The page of a plan.
 std::string plan_page(const PlanPage& of);
 
-// The page of what `ebb plan --json` (with --sweep too), Report::json, Python's Report.as_dict and CompressionReport.to_json,
-// Trace::json, `ebb train --json` or metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
+// The page of what `ebb plan --json` (with --sweep too), `ebb bench --json`, Report::json, Python's Report.as_dict and
+// CompressionReport.to_json, Trace::json, `ebb train --json` or metrics.jsonl say. `name` opens every error and is the page's title where there is no better one. Throws Error(invalid_argument) for
 // other text.
 std::string document_page(std::string_view text, std::string_view name);
 

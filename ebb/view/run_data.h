@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs have written, as data for pages: reports, traces, lines of training. Private to the room.
+// What runs have written, as data for pages: reports, experiments, traces, lines of training. Private to the room.
 #pragma once
 
 #include <string>
@@ -21,6 +21,10 @@ Json report_data(const std::vector<Json>& reports, std::string_view name);
 // What Python's compression_report says as JSON.
 bool is_compression(const Json& json);
 Json compression_data(const Json& json, std::string_view name);
+
+// What `ebb bench --json` says.
+bool is_bench(const Json& json);
+Json bench_data(const Json& json, std::string_view name);
 
 bool is_trace(const Json& json);
 Json trace_data(const Json& json, std::string_view name);

@@ -56,11 +56,15 @@ KINDS = {
     "report": json.dumps(REPORT),
     "trace": json.dumps(TRACE),
     "training": METRICS,
+    "async": "bench async --quick --state 4KiB --steps 10,30 --interval 1,4 --vary-sweeps 1,3",
+    "gruslys": "bench gruslys --quick --hidden 8 --batch 4 --input 3 --steps 400 --lengths 30,90 --memory 1,5,20 --threads 1",
+    "double": "bench double --quick --hidden 16 --batch 2 --input 8 --budget 32KiB --longer 10 --rates 5 --repeat 1",
 }
 
 
 def answer(words):
-    return json.loads(subprocess.run([EBB, "plan", *words.split(), "--json"], check=True, capture_output=True).stdout)
+    words = words.split() if words.startswith("bench ") else ["plan", *words.split()]
+    return json.loads(subprocess.run([EBB, *words, "--json"], check=True, capture_output=True).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +85,7 @@ def made(tmp_path_factory):
         if kind not in paths:
             words = words or KINDS[kind]
             source, paths[kind] = folder / f"{kind}.json", folder / f"{kind}.html"
-            source.write_text(json.dumps(answer(words)) if words.startswith("--") else words)
+            source.write_text(json.dumps(answer(words)) if words.startswith(("--", "bench ")) else words)
             subprocess.run([EBB, "view", source, "-o", paths[kind]], check=True, capture_output=True)
         return paths[kind].as_uri()
 
@@ -249,6 +253,37 @@ def test_reports_show_text_as_text(opened, made):
     page = opened(made("report"))
     text = page.locator("main").inner_text()
     assert "<b>slow</b>" in text and "gradients are NOT exact" in text and "measured 3 s, 2 x" in text
+
+
+def test_experiments_are_drawn_predicted_beside_measured(opened, made):
+    page = opened(made("gruslys"))
+    label = "Time against memory"
+    plot = next(
+        part["plots"][0]
+        for part in json.loads(page.locator("#data").text_content())["parts"]
+        if part.get("plots", [{}])[0].get("title") == label
+    )
+    drawn = [point for line in plot["lines"] for point in line["points"]]
+    # A mark for each point predicted, one for each measured; the goal is a line.
+    shapes = chart(page, label).locator(".clip path.mark")
+    assert sum(d.count("M") for d in shapes.evaluate_all("all => all.map((path) => path.getAttribute('d'))")) == (
+        2 * len(drawn)
+    )
+    assert chart(page, label).locator(".clip path.bound").count() == 1
+    legend = chart(page, label).locator("xpath=preceding-sibling::div//li").all_inner_texts()
+    assert legend[:2] == ["store_all", "auto"] and {"predicted", "measured"} <= set(legend)
+    chart(page, label).focus()
+    texts = []
+    for _ in drawn:
+        page.keyboard.press("ArrowRight")
+        texts.append(readout(page, label))
+    assert len(set(texts)) == len(drawn)
+    assert all("predicted" in text and "measured" in text for text in texts)
+    assert "auto does not fit at 1 %" in page.locator("main").inner_text()
+    assert page.locator("section", has_text="All runs").locator("tbody tr").count() >= len(drawn)
+    page.emulate_media(media="print")
+    table = page.locator("section", has_text="All runs").locator(".table")
+    assert table.evaluate("(of) => of.scrollHeight <= of.clientHeight + 1"), "paper does not scroll"
 
 
 def test_training_counts_what_is_not_finite(opened, made):

@@ -66,8 +66,11 @@ const px = (x) => Math.round(x * 10) / 10;
 function dataTable(table) {
   const { head, rows } = table();
   const most = 2000;
-  const body = rows.slice(0, most).map((row) => html("tr", {}, ...row.map((cell) => html("td", {}, cell))));
-  const all = [html("table", {}, html("thead", {}, html("tr", {}, ...head.map((cell) => html("th", { scope: "col" }, cell)))), html("tbody", {}, ...body))];
+  // Columns without a number stand to the left, as words do.
+  const words = head.map((_, i) => rows.every((row) => !/\d/.test(row[i])));
+  const cells = (name, row, more = {}) => row.map((cell, i) => html(name, words[i] ? { ...more, class: "words" } : more, cell));
+  const body = rows.slice(0, most).map((row) => html("tr", {}, ...cells("td", row)));
+  const all = [html("table", {}, html("thead", {}, html("tr", {}, ...cells("th", head, { scope: "col" }))), html("tbody", {}, ...body))];
   if (rows.length > most) all.push(html("p", {}, `${count(rows.length - most, "more row")} not listed.`));
   return html("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Data" }, ...all);
 }
@@ -262,6 +265,13 @@ function chart(options) {
   return figure;
 }
 
+const lineShapes = [(a, b) => `M${a - 4} ${b}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z`, (a, b) => `M${a - 4} ${b - 4}h8v8h-8z`, (a, b) => `M${a} ${b - 5}l5 9h-10z`, (a, b) => `M${a} ${b - 5}l5 5l-5 5l-5 -5z`];
+
+// How one line of several is told apart, also without its colour.
+const lineStyle = (i) => ({ line: `line${i % 6}`, dash: `dash${Math.floor(i / 2) % 4}`, shape: lineShapes[i % 4] });
+
+const swatch = (text, ...parts) => html("li", {}, svg("svg", { viewBox: "0 0 32 14", "aria-hidden": "true" }, svg("g", { class: "clip" }, ...parts)), text);
+
 // [[class, text, kind of sign]]
 function legend(entries) {
   const signs = {
@@ -271,7 +281,7 @@ function legend(entries) {
     box: (name) => svg("path", { class: name, d: "M11 2h10v10h-10z" }),
     marked: (name) => svg("g", {}, svg("path", { class: `${name} stroke`, d: "M1 7h30" }), svg("circle", { class: name, cx: 16, cy: 7, r: 4 })),
   };
-  return html("ul", { class: "legend" }, ...entries.map(([name, text, sign]) => html("li", {}, svg("svg", { viewBox: "0 0 32 14", "aria-hidden": "true" }, svg("g", { class: "clip" }, signs[sign](name))), text)));
+  return html("ul", { class: "legend" }, ...entries.map(([name, text, sign]) => swatch(text, signs[sign](name))));
 }
 
 function section(title, about, ...children) {

@@ -25,16 +25,14 @@ function curveSection(curve, chosen, slot) {
     const room = Math.max((most / least) ** 0.06, 1.0005);
     return [least / room, most * room];
   };
-  const shapes = [(a, b) => `M${a - 4} ${b}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z`, (a, b) => `M${a - 4} ${b - 4}h8v8h-8z`, (a, b) => `M${a} ${b - 5}l5 9h-10z`, (a, b) => `M${a} ${b - 5}l5 5l-5 5l-5 -5z`];
   const starPath = (a, b) => `M${a} ${b - 9}l2.6 6l6.4 .5l-4.9 4.2l1.5 6.3l-5.6 -3.4l-5.6 3.4l1.5 -6.3l-4.9 -4.2l6.4 -.5z`;
-  const style = (i) => ({ line: `line${i % 6}`, dash: `dash${Math.floor(i / 2) % 4}`, shape: shapes[i % 4] });
   const path = (points, sx, sy) => points.map(([budget, time], i) => `${i ? "L" : "M"}${px(sx(place(budget)))} ${px(sy(time))}`).join("");
   // What is proven at one budget holds for all below it, so the line goes in steps.
   const steps = (sx, sy) => bound.map(([budget, time], i) => `${i ? `V${px(sy(time))}` : `M${px(sx(place(budget)))} ${px(sy(time))}`}H${px(sx(place(budget)))}`).join("");
   const draw = (layer, sx, sy) => {
     if (bound.length > 1) layer.append(svg("path", { class: "bound stroke", d: steps(sx, sy) }));
     lines.forEach((line, i) => {
-      const { line: name, dash, shape } = style(i);
+      const { line: name, dash, shape } = lineStyle(i);
       layer.append(svg("path", { class: `${name} stroke ${dash}${line.strategy === "auto" ? "" : " thin"}`, d: path(line.points, sx, sy) }));
       layer.append(svg("path", { class: `${name} mark`, d: line.points.map(([budget, time]) => shape(px(sx(place(budget))), px(sy(time)))).join(""), "stroke-width": 1.5 }));
     });
@@ -45,10 +43,10 @@ function curveSection(curve, chosen, slot) {
   if (star) points.push({ x: place(star.budget), y: star.seconds, text: () => `This plan, ${star.strategy}: ${seconds(star.seconds)} in ${amount(star.budget)}; bound ${seconds(star.bound)}` });
   points.sort((a, b) => a.x - b.x || a.y - b.y);
   const swatches = html("ul", { class: "legend" });
-  const entry = (text, ...parts) => swatches.append(html("li", {}, svg("svg", { viewBox: "0 0 32 14", "aria-hidden": "true" }, svg("g", { class: "clip" }, ...parts)), text));
+  const entry = (text, ...parts) => swatches.append(swatch(text, ...parts));
   if (star) entry("this plan", svg("path", { class: "chosen", d: starPath(16, 7), transform: "translate(4 2) scale(.75)" }));
   lines.forEach((line, i) => {
-    const { line: name, dash, shape } = style(i);
+    const { line: name, dash, shape } = lineStyle(i);
     entry(line.strategy, svg("path", { class: `${name} stroke ${dash}`, d: "M0 7h32" }), svg("path", { class: `${name} mark`, d: shape(16, 7) }));
   });
   if (bound.length > 1) entry("bound", svg("path", { class: "bound stroke", d: "M0 7h32" }));

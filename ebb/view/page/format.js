@@ -33,6 +33,12 @@ function seconds(x, digits = 4) {
   return size < 1e5 ? `${trimmed(x, digits)} s` : `${powered(x, digits)} s`;
 }
 
+const percent = (x, digits = 4) => (x === null || !Number.isFinite(x) ? "–" : `${trimmed(x * 100, digits)} %`);
+const times = (x, digits = 4) => (x === null || !Number.isFinite(x) ? "–" : `${trimmed(x, digits)} x`);
+
+// How values are written, by the unit that the data name.
+const formats = { "": number, s: seconds, B: bytes, "%": percent, x: times };
+
 // Round numbers between lo and hi, about `wanted` of them; of bytes powers of two.
 function ticks(lo, hi, wanted, binary = false) {
   const rough = (hi - lo) / wanted;

@@ -1,4 +1,5 @@
-// What a page shows follows from what its data have: figures, a film, a curve, charts, reports, bars, tables.
+// What a page shows follows from what its data have: figures, a film, a curve, charts, plots, reports, bars, tables, and parts that have
+// such data themselves.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
@@ -13,9 +14,11 @@ function contents(of) {
   if (of.film) found.push(...filmSections(of.film, of.slot));
   if (of.curve) found.push(curveSection(of.curve, of.chosen, of.slot));
   for (const own of of.charts ?? []) found.push(trainingSection(own));
+  for (const own of of.plots ?? []) found.push(plotSection(own));
   (of.reports ?? []).forEach((report, i, all) => found.push(reportSection(report, i, all.length)));
   if (of.bars) found.push(section(of.bars.title, of.bars.about, pairs(of.bars.rows, of.bars.words, of.bars.shared)));
   for (const table of of.tables ?? []) found.push(section(table.title, table.about, dataTable(() => table)));
+  for (const part of of.parts ?? []) found.push(...contents(part));
   return found;
 }
 page.append(...contents(data));

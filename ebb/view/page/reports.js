@@ -2,12 +2,13 @@
 
 // Two bars for each row; `shared`: all on one scale.
 function pairs(rows, words, shared) {
-  const format = (unit, value) => (value === null ? "unknown" : unit === "s" ? seconds(value) : unit === "B" ? bytes(value) : number(value));
+  const format = (unit, value) => (value === null ? "unknown" : formats[unit](value));
   const bars = html("div", { class: "bars" });
   const most = (of) => Math.max(...of.map((row) => Math.max(row.predicted ?? 0, row.measured ?? 0)), 0) || 1;
   const scale = most(rows);
   for (const row of rows) {
-    const ratio = row.predicted && row.measured !== null ? `, ${number(Number((row.measured / row.predicted).toPrecision(3)))} x` : "";
+    // Beside a ratio another one would be taken for it.
+    const ratio = row.predicted && row.measured !== null && row.unit !== "x" ? `, ${number(Number((row.measured / row.predicted).toPrecision(3)))} x` : "";
     bars.append(html("span", { class: "what" }, row.what));
     ["predicted", "measured"].forEach((which, i) => {
       const bar = html("i", { class: which, "aria-hidden": "true" });
