@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cli/bench_output.h"
+
 namespace ebb {
 
 struct AsyncWords {
   std::optional<std::string> device, state, sweeps, steps, interval, vary_sweeps, budget, repeat;
   std::optional<std::string> number, input, hidden, batch, chunks, host_budget;  // of a GPU
   std::vector<std::string> tiers;
-  bool quick = false, json = false, csv = false;
+  bool quick = false;
+  BenchOutput output;
 };
 
 }  // namespace ebb

@@ -31,6 +31,7 @@ Experiments run real steps on this machine; beside each measured number stands
 the one predicted.
   ebb bench async --help       options of an experiment
   ebb bench gruslys --quick    a look at it in some seconds
+  ebb bench gruslys --quick --view page.html    the same as charts
 )";
 
 constexpr const char* kAsyncFooter = R"(
@@ -65,6 +66,7 @@ Examples
   ebb bench async
   ebb bench async --device cuda --hidden 1024 --budget 256MiB
   ebb bench async --quick --json
+  ebb bench async --quick --view async.html
   ebb bench async --state 16MiB --steps 100,1000 --tier nvme:file=/scratch
 )";
 
@@ -120,20 +122,16 @@ AsyncSetup read_async(const AsyncWords& words) {
 }
 
 void answer_async(const AsyncWords& words, std::ostream& out, std::ostream& err) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  check_bench_output(words.output);
   if (const std::optional<int> device = read_device(words.device))
     return answer_device_async(words, *device, out, err);
   AsyncSetup setup = read_async(words);
   const AsyncResults results = watched(setup, err, run_async_bench);
-  if (words.json) {
-    out << async_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_async_csv(results, out);
-  } else {
-    write_async(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return async_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_async_csv(results, to); },
+               .text = [&](std::ostream& to) { write_async(setup, results, to); }},
+              out);
 }
 
 Command declare_async(CLI::App& app) {
@@ -175,9 +173,7 @@ Command declare_async(CLI::App& app) {
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "Fewer points: a few seconds");
-  Heading output(app, "The answer");
-  output.flag("--json", words->json, "Figure data: one object with three series");
-  output.flag("--csv", words->csv, "Figure data: one line a point");
+  declare_bench_output(app, words->output, "one object with three series");
   set_footer(app, kAsyncFooter + real_tier_sentence() + kAsyncFooterEnd + device_async_defaults() +
                       kAsyncFooterExamples);
   return [words](std::ostream& out, std::ostream& err) { answer_async(*words, out, err); };

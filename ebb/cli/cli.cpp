@@ -143,7 +143,7 @@ int run_cli(std::span<const std::string> args, std::ostream& out, std::ostream& 
        {"eval", "Evaluate a trained net on the samples of its task", declare_eval},
        {"predict", "Run a trained net on a file of sequences of any length", declare_predict},
        {"sample", "Continue a text with a net that was trained on text", declare_sample},
-       {"view", "Show a plan, a report, a trace or a training run as a page for a browser",
+       {"view", "Show a plan, an experiment, a report, a trace or a training run as a page",
         declare_view},
        {"bench", "Run a paper's experiment on this machine, predicted and measured",
         declare_bench}});

@@ -69,13 +69,11 @@ void answer_device_async(const AsyncWords& words, int device, std::ostream& out,
   DeviceAsyncSetup setup = read_device_async(words);
   use_cuda_device(device);
   const DeviceAsyncResults results = watched(setup, err, run_device_async_bench);
-  if (words.json) {
-    out << device_async_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_device_csv(results.trials, out);
-  } else {
-    write_device_async(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return device_async_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_device_csv(results.trials, to); },
+               .text = [&](std::ostream& to) { write_device_async(setup, results, to); }},
+              out);
 }
 
 std::string device_async_defaults() {

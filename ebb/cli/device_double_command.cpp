@@ -78,13 +78,11 @@ void answer_device_double(const DoubleWords& words, int device, std::ostream& ou
   DeviceDoubleSetup setup = read_device_double(words);
   use_cuda_device(device);
   const DeviceDoubleResults results = watched(setup, err, run_device_double_bench);
-  if (words.json) {
-    out << device_double_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_device_csv(results.trials, out);
-  } else {
-    write_device_double(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return device_double_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_device_csv(results.trials, to); },
+               .text = [&](std::ostream& to) { write_device_double(setup, results, to); }},
+              out);
 }
 
 std::string device_double_defaults() {

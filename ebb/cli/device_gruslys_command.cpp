@@ -63,13 +63,11 @@ void answer_device_gruslys(const GruslysWords& words, int device, std::ostream& 
   DeviceGruslysSetup setup = read_device_gruslys(words);
   use_cuda_device(device);
   const DeviceGruslysResults results = watched(setup, err, run_device_gruslys_bench);
-  if (words.json) {
-    out << device_gruslys_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_device_csv(results.trials, out);
-  } else {
-    write_device_gruslys(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return device_gruslys_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_device_csv(results.trials, to); },
+               .text = [&](std::ostream& to) { write_device_gruslys(setup, results, to); }},
+              out);
 }
 
 std::string device_gruslys_defaults() {

@@ -13,7 +13,6 @@
 #include "ebb/cli/heading.h"
 #include "ebb/cli/tier_option.h"
 #include "ebb/cli/watched.h"
-#include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/core/workers.h"
 #include "ebb/experiments/bench_net.h"
@@ -53,6 +52,7 @@ Examples
   ebb bench double
   ebb bench double --device cuda --density 10
   ebb bench double --quick --json
+  ebb bench double --quick --view double.html
   ebb bench double --budget 4MiB --hidden 2048 --tier nvme:file=/scratch
 )";
 
@@ -113,20 +113,16 @@ DoubleSetup read_words(const DoubleWords& words) {
 }
 
 void answer(const DoubleWords& words, std::ostream& out, std::ostream& err) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  check_bench_output(words.output);
   if (const std::optional<int> device = read_device(words.device))
     return answer_device_double(words, *device, out, err);
   DoubleSetup setup = read_words(words);
   const DoubleResults results = watched(setup, err, run_double_bench);
-  if (words.json) {
-    out << double_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_double_csv(results, out);
-  } else {
-    write_double(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return double_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_double_csv(results, to); },
+               .text = [&](std::ostream& to) { write_double(setup, results, to); }},
+              out);
 }
 
 void declare_net(CLI::App& app, DoubleWords& words) {
@@ -175,9 +171,7 @@ Command declare_double(CLI::App& app) {
       "--repeat", words->repeat, "R",
       by_default("The best of R runs and of R measurements of the\nstep", kUsualDouble.repeat));
   axes.flag("--quick", words->quick, "A smaller net and fewer points: some seconds");
-  Heading output(app, "The answer");
-  output.flag("--json", words->json, "Figure data: one object, a series for each table");
-  output.flag("--csv", words->csv, "Figure data: one line a point");
+  declare_bench_output(app, words->output, "one object, a series for each table");
   set_footer(app, kDoubleFooter + real_tier_sentence() + kDoubleFooterEnd +
                       device_double_defaults() + kDoubleFooterExamples);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };

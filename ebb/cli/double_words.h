@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ebb/cli/bench_output.h"
+
 namespace ebb {
 
 // The most that it takes: times the time steps of plain, times the usual weights.
@@ -17,7 +19,8 @@ struct DoubleWords {
       budget, steps, longer, rates, repeat;
   std::optional<std::string> cell, number, host_budget;  // of a GPU
   std::vector<std::string> tiers;
-  bool quick = false, json = false, csv = false;
+  bool quick = false;
+  BenchOutput output;
 };
 
 }  // namespace ebb

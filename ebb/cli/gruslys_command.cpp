@@ -11,7 +11,6 @@
 #include "ebb/cli/gruslys_words.h"
 #include "ebb/cli/heading.h"
 #include "ebb/cli/watched.h"
-#include "ebb/core/error.h"
 #include "ebb/core/words.h"
 #include "ebb/core/workers.h"
 #include "ebb/experiments/bench_net.h"
@@ -43,6 +42,7 @@ Examples
   ebb bench gruslys
   ebb bench gruslys --device cuda --memory 2,5
   ebb bench gruslys --quick --json
+  ebb bench gruslys --quick --view gruslys.html
   ebb bench gruslys --hidden 256 --batch 100 --memory 2,5 --lengths 1000,10000
 )";
 
@@ -90,20 +90,16 @@ GruslysSetup read_words(const GruslysWords& words) {
 }
 
 void answer(const GruslysWords& words, std::ostream& out, std::ostream& err) {
-  if (words.json && words.csv) {
-    fail(ErrorCode::invalid_argument, "--json and --csv contradict each other; give one of them");
-  }
+  check_bench_output(words.output);
   if (const std::optional<int> device = read_device(words.device))
     return answer_device_gruslys(words, *device, out, err);
   GruslysSetup setup = read_words(words);
   const GruslysResults results = watched(setup, err, run_gruslys_bench);
-  if (words.json) {
-    out << gruslys_json(setup, results) << '\n';
-  } else if (words.csv) {
-    write_gruslys_csv(results, out);
-  } else {
-    write_gruslys(setup, results, out);
-  }
+  write_bench(words.output,
+              {.json = [&] { return gruslys_json(setup, results); },
+               .csv = [&](std::ostream& to) { write_gruslys_csv(results, to); },
+               .text = [&](std::ostream& to) { write_gruslys(setup, results, to); }},
+              out);
 }
 
 }  // namespace
@@ -133,9 +129,7 @@ Command declare_gruslys(CLI::App& app) {
   axes.option("--repeat", words->repeat, "R",
               "The best of R runs and of R measurements of the\nstep; default 3");
   axes.flag("--quick", words->quick, "A smaller net and fewer points: a few seconds");
-  Heading output(app, "The answer");
-  output.flag("--json", words->json, "Figure data: one object with two series");
-  output.flag("--csv", words->csv, "Figure data: one line a point");
+  declare_bench_output(app, words->output, "one object with two series");
   set_footer(app, kGruslysFooter + device_gruslys_defaults() + kGruslysFooterEnd);
   return [words](std::ostream& out, std::ostream& err) { answer(*words, out, err); };
 }

@@ -5,13 +5,16 @@
 #include <optional>
 #include <string>
 
+#include "ebb/cli/bench_output.h"
+
 namespace ebb {
 
 struct GruslysWords {
   std::optional<std::string> device, input, hidden, batch, steps, chunk, memory, lengths, budgets,
       threads, repeat;
   std::optional<std::string> number;  // of a GPU
-  bool quick = false, json = false, csv = false;
+  bool quick = false;
+  BenchOutput output;
 };
 
 }  // namespace ebb

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/cli/view_command.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <ostream>
@@ -24,17 +27,20 @@ The page is one HTML file that needs no network and no server. It shows
               also several, one per line: predicted next to measured
   a model     compression_report(...).to_json() in Python: bytes, time and
               gradient error of each layer
+  a bench     of ebb bench --json: time predicted next to measured, against
+              steps, memory or whatever else the experiment varies
   a trace     of Run::trace_json(): what ran, moved and waited when
   a training  the directory of ebb train --out, its metrics.jsonl, or what
   run         ebb train --json wrote: loss, measure, gradients
 
-ebb plan --view FILE makes the page of a plan at once.
+ebb plan, train and bench --view FILE make their pages at once.
 FILE may be - for standard input. Exit codes: 0 done, 2 bad usage or input, 3 the
 plan does not fit, 4 a file cannot be read or written.
 
 Examples
   ebb plan --steps 300 --state 1MiB --tape 4MiB --budget 60MiB --json > plan.json
   ebb view plan.json
+  ebb bench gruslys --quick --json > bench.json && ebb view bench.json
   ebb view run -o run.html
 )";
 
@@ -52,6 +58,22 @@ std::filesystem::path page_path(const std::string& input) {
   const std::filesystem::path name =
       std::filesystem::is_directory(path, ignored) ? path.filename() : path.stem();
   return name.string() + ".html";
+}
+
+// A link stays one.
+std::filesystem::path target_of(std::filesystem::path path) {
+  std::error_code ignored;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(path, ignored); ++links) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, ignored);
+  }
+  return path;
+}
+
+// A pipe or a device is written to.
+bool is_replaced(const std::filesystem::path& target) {
+  std::error_code ignored;
+  return !std::filesystem::exists(target, ignored) ||
+         std::filesystem::is_regular_file(target, ignored);
 }
 
 void answer_view(const ViewWords& words, std::ostream& out) {
@@ -85,24 +107,24 @@ void check_page_path(std::string_view option, const std::filesystem::path& path)
          path.empty() ? "'; give the name of a file"
                       : "', a directory; give the name of a file in it");
   }
-  const std::filesystem::path folder = std::filesystem::absolute(path, ignored).parent_path();
+  const std::filesystem::path target = target_of(path);
+  const std::filesystem::path folder = std::filesystem::absolute(target, ignored).parent_path();
   if (!std::filesystem::is_directory(folder, ignored)) {
     fail(ErrorCode::io, option, " is '", shown(path.string()), "'; there is no directory '",
          shown(folder.string()), "'");
+  }
+  const std::filesystem::path& written = is_replaced(target) ? folder : target;
+  if (::access(written.c_str(), W_OK) != 0) {
+    fail(ErrorCode::io, option, " is '", shown(path.string()), "'; '", shown(written.string()),
+         "' cannot be written: ", std::system_category().message(errno));
   }
 }
 
 void write_page(std::string_view option, const std::filesystem::path& path,
                 const std::string& page) {
   check_page_path(option, path);
-  std::error_code ignored;
-  // A link stays one; a pipe or a device is written to, not replaced.
-  std::filesystem::path target = path;
-  for (int links = 0; links < 40 && std::filesystem::is_symlink(target, ignored); ++links) {
-    target = target.parent_path() / std::filesystem::read_symlink(target, ignored);
-  }
-  if (!std::filesystem::exists(target, ignored) ||
-      std::filesystem::is_regular_file(target, ignored)) {
+  const std::filesystem::path target = target_of(path);
+  if (is_replaced(target)) {
     replace_file(target, page);
     return;
   }

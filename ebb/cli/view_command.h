@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ebb view`: plans, reports, traces and training runs as pages.
+// `ebb view`: plans, experiments, reports, traces and training runs as pages.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace ebb {
 
 Command declare_view(CLI::App& app);
 
-// Throws for a path where no page can be written. `option` names it: "--view".
+// Throws for a path where no page can be written, as far as that can be known without trying. `option` names it: "--view".
 void check_page_path(std::string_view option, const std::filesystem::path& path);
 
 // The page is in the file, whole, when it returns, or the file is as it was.

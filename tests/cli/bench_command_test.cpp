@@ -178,7 +178,7 @@ TEST(BenchHelp, ReadsWell) {
   for (const std::string& line : test::lines_of(bench.out)) EXPECT_LE(line.size(), 80U) << line;
   test::expect_help("bench async", {"--state", "--sweeps", "--budget", "--tier", "--steps",
                                     "--interval", "--vary-sweeps", "--repeat", "--quick", "--json",
-                                    "--csv", "Examples", "Exit codes"});
+                                    "--csv", "--view", "Examples", "Exit codes"});
 }
 
 void ignore_early(int) {}

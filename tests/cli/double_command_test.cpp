@@ -137,10 +137,11 @@ TEST(BenchDoubleFails, WhereNothingFitsOrATierIsMissing) {
 }
 
 TEST(BenchDoubleHelp, ReadsWell) {
-  test::expect_help("bench double",
-                    {"--input", "--hidden", "--batch", "--density", "--rate", "--weight-scale",
-                     "--chunk", "--threads", "--budget", "--tier", "--steps", "--longer", "--rates",
-                     "--repeat", "--quick", "--json", "--csv", "Examples", "Exit codes"});
+  test::expect_help(
+      "bench double",
+      {"--input",   "--hidden", "--batch", "--density", "--rate",   "--weight-scale", "--chunk",
+       "--threads", "--budget", "--tier",  "--steps",   "--longer", "--rates",        "--repeat",
+       "--quick",   "--json",   "--csv",   "--view",    "Examples", "Exit codes"});
 }
 
 }  // namespace

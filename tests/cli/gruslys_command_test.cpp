@@ -119,9 +119,10 @@ TEST(BenchGruslysRefuses, WrongWords) {
 }
 
 TEST(BenchGruslysHelp, ReadsWell) {
-  test::expect_help("bench gruslys", {"--input", "--hidden", "--batch", "--chunk", "--threads",
-                                      "--steps", "--memory", "--lengths", "--budgets", "--repeat",
-                                      "--quick", "--json", "--csv", "Examples", "Exit codes"});
+  test::expect_help(
+      "bench gruslys",
+      {"--input", "--hidden", "--batch", "--chunk", "--threads", "--steps", "--memory", "--lengths",
+       "--budgets", "--repeat", "--quick", "--json", "--csv", "--view", "Examples", "Exit codes"});
 }
 
 }  // namespace

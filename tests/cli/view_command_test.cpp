@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -83,6 +84,48 @@ TEST(ViewCommand, TrainDrawsItsMetrics) {
   EXPECT_EQ(command("train", words + run + "/nowhere/page.html").code, kFailure);
   EXPECT_THAT(command("train", words + " --view " + page).err, HasSubstr("say where with --out"));
   EXPECT_THAT(command("train", words + run + page + " --plan-only").err, HasSubstr("--plan-only"));
+}
+
+// As small as can be.
+constexpr const char* kBench =
+    "--quick --hidden 8 --batch 4 --input 3 --steps 120 --lengths 30 --memory 20 --budgets 20 "
+    "--threads 1 --repeat 1 ";
+
+TEST(ViewCommand, BenchDrawsItsResult) {
+  const TemporaryFolder folder;
+  const std::string page = folder.path() + "/page.html", later = folder.path() + "/later.html";
+  const Outcome json = command("bench gruslys", std::string(kBench) + "--json --view " + page);
+  ASSERT_EQ(json.code, kDone) << json.err;
+  EXPECT_EQ(json.out.front(), '{');
+  EXPECT_THAT(text_of(page), HasSubstr("<title>A small part of the memory: 8 units, 120 time"));
+  const TemporaryFile file("bench.json", json.out);
+  EXPECT_EQ(command("view", file.path() + " -o " + later).code, kDone);
+  EXPECT_EQ(text_of(later), text_of(page));
+  const Outcome text = command("bench gruslys", std::string(kBench) + "--view " + page);
+  EXPECT_THAT(text.out, HasSubstr("(a) Time in a part of plain memory"));
+  const Outcome csv = command("bench gruslys", std::string(kBench) + "--csv --view " + page);
+  EXPECT_THAT(csv.out, HasSubstr("series,percent,strategy"));
+}
+
+// Experiments of minutes do not run for a page that cannot be written.
+TEST(ViewCommand, BenchRefusesPagesBeforeItRuns) {
+  const TemporaryFolder folder;
+  for (const char* name : {"async", "gruslys", "double"}) {
+    const std::string bench = std::string("bench ") + name;
+    const Outcome nowhere = command(bench, "--view /nowhere/page.html");
+    EXPECT_EQ(nowhere.code, kFailure);
+    EXPECT_THAT(nowhere.err, HasSubstr("--view is '/nowhere/page.html'; there is no directory"));
+    EXPECT_THAT(command(bench, "--view -").err, HasSubstr("give the name of a file"));
+    EXPECT_THAT(command(bench, "--device cuda --view " + folder.path()).err,
+                HasSubstr("a directory; give the name of a file in it"));
+  }
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  std::filesystem::permissions(
+      folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  const Outcome closed = command("bench async", "--view " + folder.path() + "/page.html");
+  EXPECT_EQ(closed.code, kFailure);
+  EXPECT_THAT(closed.err, HasSubstr("cannot be written: Permission denied"));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
 }
 
 }  // namespace

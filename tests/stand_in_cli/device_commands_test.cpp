@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "ebb/core/error.h"
 #include "ebb/device/cuda_products.h"
@@ -14,6 +17,7 @@
 #include "tests/cli/expect.h"
 #include "tests/cli/run.h"
 #include "tests/stand_in/host_device.h"
+#include "tests/temporary_folder.h"
 
 namespace ebb::test::device_commands_test {
 namespace {
@@ -261,6 +265,25 @@ TEST(DeviceAsync, WritesTablesAndCsv) {
               {"(a) Against the number of time steps", "(b) async against the chunk, over 64",
                "revolve", "single_local", "the same bits as plain's"});
   expect_csv("async", kAsync, 2 * 5 + 2);
+}
+
+TEST(DeviceCommands, DrawTheirResults) {
+  const TemporaryFolder folder;
+  for (const auto& [name, words, chart] :
+       {std::tuple{"async", kAsync, "Time of a time step of async against the chunk"},
+        {"gruslys", kGruslys, "Time against memory"},
+        {"double", kDouble, "Time against length"}}) {
+    const std::string page = folder.path() + "/" + name + ".html";
+    const Outcome outcome =
+        command(std::string("bench ") + name, words + std::string("--json --view ") + page);
+    ASSERT_EQ(outcome.code, kDone) << outcome.err;
+    EXPECT_EQ(outcome.out.front(), '{');
+    std::ifstream file(page);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (const char* word : {" on a device played by the host</title>", chart, "All runs"}) {
+      EXPECT_THAT(text, HasSubstr(word)) << name;
+    }
+  }
 }
 
 TEST(DeviceCommands, SayWhatIsWrong) {
