@@ -2,13 +2,15 @@
 
 // {title, about, x: {label, unit}, y: {label, unit}, lines: [{name, style, points: [{x, predicted, measured, note}]}], levels: [{name, y}]}
 function plotSection(own) {
-  const good = (y) => y !== null && y > 0 && Number.isFinite(y);
+  // Axes are divided and multiplied: not up to the ends of what a number can be.
+  const good = (y) => y !== null && y > 1e-300 && y < 1e300;
+  const placed = (x) => x !== null && Math.abs(x) < 1e300;
   const both = ["predicted", "measured"];
-  const lines = own.lines.map((line) => ({ ...line, points: line.points.filter((point) => point.x !== null && both.some((which) => good(point[which]))) })).filter((line) => line.points.length);
+  const lines = own.lines.map((line) => ({ ...line, points: line.points.filter((point) => placed(point.x) && both.some((which) => good(point[which]))) })).filter((line) => line.points.length);
   if (!lines.length) return section(own.title, [own.about, "There is nothing to draw: no run was timed."].filter(Boolean).join(" "));
   const all = lines.flatMap((line) => line.points);
   const [lo, hi] = [Math.min(...all.map((point) => point.x)), Math.max(...all.map((point) => point.x))];
-  const log = lo > 0 && hi > 5 * lo;
+  const log = lo > 1e-300 && hi > 5 * lo;
   // A single place stands in the middle.
   const room = hi > lo ? (hi - lo) * 0.04 : Math.abs(hi) / 2 || 1;
   const x = log ? new Range(lo / 1.15, hi * 1.15, true) : new Range(lo >= 0 ? Math.max(0, lo - room) : lo - room, hi + room);
