@@ -54,7 +54,7 @@ Json lines_of_series(const char* title, const char* about, BenchAxis x, const ch
 }
 
 void add_async_summary(const Json& summary, BenchPage& page) {
-  const Json places = summary.at("places"), fastest = summary.at("async_fastest");
+  const Json &places = summary.at("places"), &fastest = summary.at("async_fastest");
   std::string claim = "fastest at " + fastest.dump() + " of " + places.dump() +
                       " places, numbers of steps and ratios; auto left out";
   if (fastest != places) {

@@ -38,7 +38,7 @@ Json most_table(const std::string& title, const char* what, const Json& runs) {
   Json rows = Json::array();
   const Json plain = runs.empty() ? Json() : number_at(runs.front(), "/most");
   for (const Json& run : runs) {
-    if (!run.contains("most") || run_name(run) != run.at("strategy")) continue;
+    if (!run.contains("most") || run_name(run) != run.at("strategy").get<std::string>()) continue;
     const Json& most = run.at("most");
     const bool more = run.value("more_may_fit", false);
     const bool compared = most.is_number() && !plain.is_null() && plain != 0;
@@ -172,7 +172,7 @@ void add_host_arrangement(const Json& found, Arranged& common, BenchPage& page) 
   const std::string tier = platform.tiers.empty() ? "no tier" : platform.tiers.front().name;
   if (found.contains("within_1.1x")) {
     const Json& within = found.at("within_1.1x");
-    const Json furthest = within.at("times_plain"), searched = within.at("searched");
+    const Json &furthest = within.at("times_plain"), &searched = within.at("searched");
     page.add("auto over " + tier,
              "predicted within 1.1 x up to " + furthest.dump() + " times as long" +
                  (furthest != searched ? ", beyond at " + searched.dump() : ""));

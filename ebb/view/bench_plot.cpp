@@ -75,8 +75,8 @@ std::string BenchPlot::left_out() const {
       if (x.is_number()) places += (places.empty() ? "" : ", ") + place_text(x, x_.unit);
     }
     const bool never = points.empty() || places.empty();
-    text = sentence_after(
-        text, line + " does not fit" + (never ? "." : " at " + places + " (" + x_.label + ")."));
+    text.append(text.empty() ? "" : " ").append(line).append(" does not fit");
+    text += never ? "." : " at " + places + " (" + x_.label + ").";
   }
   return text;
 }
