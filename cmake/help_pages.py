@@ -41,23 +41,35 @@ class Help:
         rows = []
         while i < len(lines) and lines[i].startswith("  "):
             if (row := OPTION.match(lines[i])) and not lines[i].startswith("   "):
-                rows.append([row[1], row[2] or "", row[3] or ""])
+                rows.append([row[1], row[2] or "", [row[3] or ""]])
             else:
-                rows[-1][2] = f"{rows[-1][2]} {lines[i].strip()}".strip()
+                rows[-1][2].append(lines[i].strip())
             i += 1
         return rows, i
 
     def commands(self):
         return [name for title, rows in self.groups if title == "Subcommands" for name, _, _ in rows]
 
+    def has_positionals(self):
+        return any(title == "Positionals" for title, _ in self.groups)
+
     def options(self):
+        """Each with whether it takes a value, and the names that its help lists."""
         return [
-            name
+            (name, bool(kind), names_in(text))
             for title, rows in self.groups
-            if title != "Subcommands"
-            for words, _, _ in rows
+            if title not in ("Subcommands", "Positionals")
+            for words, kind, text in rows
             for name in words.split(",")
         ]
+
+
+def names_in(text):
+    """Names of which each begins a line, "gru: as torch.nn.GRU", or the presets of platforms."""
+    names = [row[1] for line in text if (row := re.match(r"([a-z][\w-]*): ", line))]
+    if presets := re.search(r"\bpreset: ([\w-]+(?:, [\w-]+)*)", " ".join(text)):
+        return presets[1].split(", ")
+    return names if len(names) > 1 else []
 
 
 def collect(program, path=()):
@@ -84,7 +96,8 @@ def manual(path, page, version, pages):
     for title, rows in page.groups:
         lines.append(f".SH {roff(title.upper())}")
         for words, kind, text in rows:
-            lines += [".TP", f"\\fB{roff(words)}\\fR" + (f" \\fI{roff(kind)}\\fR" if kind else ""), roff(text)]
+            named = f"\\fB{roff(words)}\\fR" + (f" \\fI{roff(kind)}\\fR" if kind else "")
+            lines += [".TP", named, roff(" ".join(text).strip())]
     if any(page.rest):
         lines += [".SH NOTES", ".nf", *(roff(line) for line in page.rest), ".fi"]
     others = [p for p in pages if p != path and (p[:-1] == path or path[:-1] == p)]
@@ -93,23 +106,41 @@ def manual(path, page, version, pages):
     return "\n".join(lines) + "\n"
 
 
-def completion(pages):
-    cases = "\n".join(
-        f'    "{" ".join(path)}") words="{" ".join(page.commands() + page.options())}" ;;'
-        for path, page in pages.items()
-    )
-    commands = " ".join(sorted({name for page in pages.values() for name in page.commands()}))
+def strategies(program):
+    """From the table of ebb plan --strategies: its first column, without the heading."""
+    asked = [program, "plan", "--strategies"]
+    table = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in table.splitlines()[1:]]
+
+
+def completion(pages, strategy_names):
+    cases, values = [], []
+    for path, page in pages.items():
+        name = " ".join(path)
+        options = page.options()
+        words = page.commands() + [option for option, _, _ in options]
+        cases.append(f'    "{name}") words="{" ".join(words)}" files={"yes" if page.has_positionals() else "no"} ;;')
+        for option, takes, names in options:
+            if takes:
+                listed = strategy_names if option == "--strategy" else names
+                values.append(f'    "{name} {option}") words="{" ".join(listed)}" files=no ;;')
+    known = "".join(f"|{' '.join(path)}" for path in pages)
+    cases, values = "\n".join(cases), "\n".join(values)
     return f"""# bash completion of ebb; in zsh after `autoload -U +X bashcompinit && bashcompinit`.
 _ebb() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} path="" words="" word
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} path="" words="" files=no word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    case " {commands} " in *" $word "*) path="${{path:+$path }}$word" ;; esac
+    case "{known}|" in *"|${{path:+$path }}$word|"*) path="${{path:+$path }}$word" ;; *) break ;; esac
   done
   case "$path" in
 {cases}
   esac
+  case "$path $previous" in
+{values}
+  esac
   COMPREPLY=()
   # Where no word fits, files are completed.
+  [[ $files == yes && $current != -* ]] && return
   while read -r word; do COMPREPLY+=("$word"); done < <(compgen -W "$words" -- "$current")
 }}
 complete -o default -F _ebb ebb
@@ -123,7 +154,7 @@ def main(program, version, out):
     for path, page in pages.items():
         (manuals / f"{'-'.join(('ebb', *path))}.1").write_text(manual(path, page, version, pages))
     pathlib.Path(out, "completion").mkdir(exist_ok=True)
-    pathlib.Path(out, "completion", "ebb").write_text(completion(pages))
+    pathlib.Path(out, "completion", "ebb").write_text(completion(pages, strategies(program)))
 
 
 if __name__ == "__main__":

@@ -54,19 +54,40 @@ class Pages(unittest.TestCase):
             done = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8", path], capture_output=True, text=True)
             self.assertEqual(done.stderr, "", path.name)
 
+    def completed(self, *words):
+        script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"'
+        return said("bash", "-c", script, "bash", str(self.out / "completion/ebb"), *words).split()
+
     @unittest.skipUnless(shutil.which("bash"), "bash is not installed")
     def test_bash_completes_commands_and_options(self):
-        def completed(*words):
-            script = (
-                'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"'
-            )
-            return said("bash", "-c", script, "bash", str(self.out / "completion/ebb"), *words).split()
+        self.assertEqual(self.completed("ebb", "pl"), ["plan"])
+        self.assertEqual(self.completed("ebb", "plan", "--bud"), ["--budget"])
+        self.assertEqual(self.completed("ebb", "bench", "as"), ["async"])
+        self.assertIn("--quick", self.completed("ebb", "bench", "gruslys", "--"))
+        # A value may be the name of a command.
+        self.assertEqual(self.completed("ebb", "eval", "--data", "train", "--spl"), ["--split"])
 
-        self.assertEqual(completed("ebb", "pl"), ["plan"])
-        self.assertEqual(completed("ebb", "plan", "--bud"), ["--budget"])
-        self.assertEqual(completed("ebb", "bench", "as"), ["async"])
-        self.assertIn("--quick", completed("ebb", "bench", "gruslys", "--"))
-        self.assertEqual(completed("ebb", "view", "plan.js"), [])
+    @unittest.skipUnless(shutil.which("bash"), "bash is not installed")
+    def test_bash_leaves_files_to_bash(self):
+        for words in (
+            ["view", ""],
+            ["view", "plan.js"],
+            ["view", "-o", ""],
+            ["train", "--out", ""],
+            ["train", "--data", "--"],
+            ["eval", ""],
+        ):
+            self.assertEqual(self.completed("ebb", *words), [], words)
+        self.assertEqual(set(self.completed("ebb", "view", "-")), {"-h", "--help", "-o", "--output"})
+
+    @unittest.skipUnless(shutil.which("bash"), "bash is not installed")
+    def test_bash_completes_names(self):
+        self.assertEqual(self.completed("ebb", "plan", "--strategy", "h_"), ["h_revolve"])
+        self.assertIn("auto", self.completed("ebb", "train", "--strategy", ""))
+        self.assertEqual(self.completed("ebb", "train", "--task", "cop"), ["copy"])
+        self.assertIn("lstm", self.completed("ebb", "train", "--cell", ""))
+        self.assertEqual(self.completed("ebb", "plan", "--platform", "lap"), ["laptop"])
+        self.assertEqual(self.completed("ebb", "plan", "--platform", "my.js"), [])
 
 
 if __name__ == "__main__":
