@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/plan/platform.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ebb/core/error.h"
+#include "ebb/core/words.h"
 
 namespace ebb {
 namespace {
@@ -24,6 +26,20 @@ void check_latency(const Tier& tier, const char* name, double seconds) {
 
 }  // namespace
 
+void check_tier_name(std::string_view what, std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_part = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  };
+  const bool fine =
+      !name.empty() && is_letter(name.front()) && std::all_of(name.begin(), name.end(), is_part);
+  if (!fine || name == "work" || name == "fast") {
+    fail(ErrorCode::invalid_argument, what, " is named '", shown(name),
+         "'; a name begins with a letter, is made of letters, digits, '_', '-' and '.', and is not "
+         "'work' or 'fast'");
+  }
+}
+
 void check_platform(const Platform& platform) {
   if (platform.fast < 0) {
     fail(ErrorCode::invalid_argument, "platform: fast is ", platform.fast,
@@ -39,10 +55,7 @@ void check_platform(const Platform& platform) {
   }
   for (std::size_t i = 0; i < platform.tiers.size(); ++i) {
     const Tier& tier = platform.tiers[i];
-    if (tier.name.empty() || tier.name == "work" || tier.name == "fast") {
-      fail(ErrorCode::invalid_argument, "platform: tier ", i, " is named '", tier.name,
-           "'; give it a name other than 'work' and 'fast'");
-    }
+    check_tier_name("platform: tier " + std::to_string(i), tier.name);
     for (std::size_t j = 0; j < i; ++j) {
       if (platform.tiers[j].name == tier.name) {
         fail(ErrorCode::invalid_argument, "platform: two tiers are named '", tier.name, "'");

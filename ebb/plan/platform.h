@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/core/bytes.h"
@@ -40,9 +41,14 @@ struct Platform {
   friend bool operator==(const Platform&, const Platform&) = default;
 };
 
+// Throws Error(invalid_argument) that opens with `what` unless the name of a tier begins with a letter, is
+// made of letters, digits, '_', '-' and '.', and is not "work" or "fast": a name is written into files and
+// pages, and read back from a command line.
+void check_tier_name(std::string_view what, std::string_view name);
+
 // Throws Error(invalid_argument) for negative sizes, rates that are not positive, latencies that
-// are negative or not finite, names that are empty, repeated, or taken ("work", "fast"), and more
-// than 30 tiers.
+// are negative or not finite, names of tiers that check_tier_name refuses or that are repeated, and
+// more than 30 tiers.
 void check_platform(const Platform& platform);
 
 }  // namespace ebb

