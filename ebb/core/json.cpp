@@ -41,8 +41,11 @@ std::string reason(const std::string& message) {
   const std::size_t at = std::min(byte, text.size());
   const auto line =
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-  fail(ErrorCode::invalid_argument, what, ": not valid JSON at line ", line, ", byte ", byte, ": ",
-       why);
+  // Of one line the caller has said which it is, if that matters.
+  const std::string where =
+      text.find('\n') < text.size() ? "line " + std::to_string(line) + ", " : "";
+  fail(ErrorCode::invalid_argument, what, ": not valid JSON at ", where, "byte ", byte, ": ", why,
+       byte > text.size() ? "; it may be cut off" : "");
 }
 
 // Refuses what the parser itself would let through: keys given twice, and absurd depth.

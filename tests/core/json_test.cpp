@@ -15,6 +15,7 @@ namespace {
 using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(ParseJson, NamesLineAndByteOfTheFirstMistake) {
@@ -23,8 +24,11 @@ TEST(ParseJson, NamesLineAndByteOfTheFirstMistake) {
   };
   EXPECT_THAT(message("{\n\"a\": 1,\n\"b\" 2}"),
               AllOf(StartsWith("chain: not valid JSON at line 3, byte "), HasSubstr("':'")));
-  EXPECT_THAT(message(""), HasSubstr("line 1"));
+  EXPECT_THAT(message(""), HasSubstr("not valid JSON at byte 1"));
   EXPECT_THAT(message("{\"a\":"), HasSubstr("unexpected end of input"));
+  EXPECT_THAT(message("{\"a\": 1]"),
+              AllOf(StartsWith("chain: not valid JSON at byte 8: "), Not(HasSubstr("cut off"))));
+  EXPECT_THAT(message("{\"a\": [1,"), HasSubstr("it may be cut off"));
   EXPECT_THAT(message("{} {}"), HasSubstr("not valid JSON"));
   EXPECT_THAT(message("{\"a\": NaN}"), HasSubstr("not valid JSON"));
   EXPECT_THAT(message("{\"a\": 1e999}"), HasSubstr("not valid JSON"));
