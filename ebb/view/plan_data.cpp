@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ebb/view/plan_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -151,6 +152,32 @@ Json explorer_data(const PlanQuestion& question) {
   return {{"question", Json::parse(to_json(question))}, {"strategies", names}};
 }
 
+std::string joined(const Json& names) {
+  std::string text;
+  for (const Json& name : names) text += (text.empty() ? "" : ", ") + name.get<std::string>();
+  return text;
+}
+
+PlanQuestion question_in(const Json& asked, std::string_view name) {
+  try {
+    return question_from_json(asked.dump());
+  } catch (const Error& error) {
+    fail(error.code(), name, ": ", error.what());
+  }
+}
+
+// What the points of a sweep say of their strategy; empty where they differ, as auto's do.
+std::string common_strategy(const Json& points) {
+  const auto strategy = [](const Json& point) {
+    const auto found = point.find("strategy");
+    return found != point.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string first = strategy(points.front());
+  const bool same =
+      std::ranges::all_of(points, [&](const Json& point) { return strategy(point) == first; });
+  return same ? first : "";
+}
+
 }  // namespace
 
 Json plan_data(const PlanPage& of) {
@@ -161,7 +188,15 @@ Json plan_data(const PlanPage& of) {
     data["remarks"] = Json::array({"The plan has " + std::to_string(of.plan.prediction.actions) +
                                    " actions, too many to show what happens when."});
   }
-  if (of.curve_seconds > 0) data["curve"] = budget_curve(of.question, of.plan, of.curve_seconds);
+  if (of.curve_seconds > 0) {
+    data["curve"] = budget_curve(of.question, of.plan, of.curve_seconds);
+    const std::string names = joined(data["curve"]["beyond"]);
+    if (!names.empty()) {
+      data["remarks"].push_back(
+          "Time against budget ends at 64 times the plan's budget; these need more: " + names +
+          ".");
+    }
+  }
   if (of.question.options.slots) data["slot"] = of.question.chain.at(0).state;
   const Bytes budget = of.plan.machine.platform.fast;
   // Where the budget has no limit, what the plan takes.
@@ -181,7 +216,7 @@ Json plan_data_from(const Json& json, std::string_view name) {
          "is one of a sweep); make it "
          "again with ebb plan --json");
   }
-  const PlanQuestion question = question_from_json(asked->dump());
+  const PlanQuestion question = question_in(*asked, name);
   const Plan plan = make_plan(question.chain, question.platform, question.options);
   const auto least = least_budget(question.chain, question.platform, question.options);
   Json data = plan_data({.question = question, .plan = plan, .least = least});
@@ -209,12 +244,12 @@ Json sweep_data(const Json& json, std::string_view name) {
     points.push_back({point["budget"], point["seconds"]});
     bound.push_back({point["budget"], point["bound_seconds"]});
   }
-  const Json& first = json.front();
-  const bool named = first.contains("strategy") && first["strategy"].is_string();
+  const std::string strategy = common_strategy(json);
   return {
-      {"title", titled("Time against budget", named ? first["strategy"].get<std::string>() : "")},
+      {"title", titled("Time against budget", strategy)},
       {"curve",
-       {{"lines", Json::array({{{"strategy", "plans of the sweep"}, {"points", points}}})},
+       {{"lines", Json::array({{{"strategy", strategy.empty() ? "plans of the sweep" : strategy},
+                                {"points", points}}})},
         {"bound", bound},
         {"left_out", Json::array()}}}};
 }
