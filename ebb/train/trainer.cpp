@@ -12,6 +12,7 @@
 #include "ebb/device/device_memory.h"
 #include "ebb/train/batch_targets.h"
 #include "ebb/train/checkpoint.h"
+#include "ebb/train/durable_file.h"
 #include "ebb/train/model_tensors.h"
 #include "ebb/train/tested.h"
 #include "ebb/train/trained.h"
@@ -101,6 +102,8 @@ Trainer<Number>::Trainer(const TrainOptions& options, const TrainSettings& setti
   from.reset();  // so that nothing holds its bytes beside training
   if (!settings_.out.empty() && ranks_.rank() == 0) {
     metrics_.emplace(settings_.out, resumes ? first_ : -1);
+    std::error_code ignored;
+    if (!resumes) std::filesystem::remove(settings_.out / "report.json", ignored);  // another run's
     earlier_ = metrics_->seconds();
   }
 }
@@ -305,11 +308,12 @@ template <class Number>
 void Trainer<Number>::save(std::int64_t iteration) {
   saved_at_ = seconds();
   if (!metrics_ || iteration == saved_) return;
-  // Lines that cannot be written are no reason to lose the parameters.
+  // Lines and a report that cannot be written are no reason to lose the parameters.
   std::optional<Error> unwritten;
   try {
     write_lines();
     metrics_->sync();
+    if (!report_.strategy.empty()) replace_file(settings_.out / "report.json", report_.json());
   } catch (const Error& error) {
     unwritten = error;
   }

@@ -18,8 +18,8 @@ namespace ebb {
 namespace {
 
 constexpr const char* kWhatPagesShow =
-    "pages show what ebb plan --json, ebb train --json and ebb bench --json write, reports and "
-    "traces as JSON, and directories of training runs";
+    "pages show what ebb plan --json, ebb train --json and ebb bench --json write, reports, "
+    "compression reports and traces as JSON, and directories of training runs";
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -118,21 +118,35 @@ Json data_of(std::string_view text, std::string_view name) {
   });
 }
 
-// The options of a run, as far as they are there to be read.
-Json options_of(const std::filesystem::path& directory) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(directory / "train.json", ignored)) return nullptr;
-  // They only stand beside the curves: a file that is being replaced is no reason to show nothing.
-  const std::string text = read_text(directory / "train.json");
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  return json.is_object() && json.contains("options") ? json["options"] : Json(nullptr);
-}
-
 // The last name of a path.
 std::string title_of(const std::filesystem::path& path) {
   std::filesystem::path clean = std::filesystem::absolute(path).lexically_normal();
   if (clean.filename().empty()) clean = clean.parent_path();
   return shown(clean.filename().string());
+}
+
+// A file of a run's directory that stands beside its curves; null where it cannot be read, as while it is being replaced: no reason to
+// show nothing.
+Json beside_curves(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return nullptr;
+  const std::string text = read_text(file);
+  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  return json.is_object() ? json : Json(nullptr);
+}
+
+Json data_of_run(const std::filesystem::path& directory, const std::filesystem::path& metrics) {
+  const std::string name = title_of(directory);
+  std::vector<Json> training;
+  for (Json& line : lines_of(read_text(metrics), shown(metrics.string()))) {
+    if (is_training_line(line)) training.push_back(std::move(line));
+  }
+  const Json index = beside_curves(directory / "train.json");
+  Json data = training_data(std::move(training),
+                            index.is_null() ? index : index.value("options", Json()), name);
+  const Json report = beside_curves(directory / "report.json");
+  if (is_report(report)) data["reports"] = report_data({report}, name)["reports"];
+  return data;
 }
 
 }  // namespace
@@ -153,13 +167,7 @@ std::string file_page(const std::filesystem::path& path) {
         ErrorCode::invalid_argument, shown(path.string()),
         ": there is no metrics.jsonl in this directory; give one that ebb train --out has written");
   }
-  return page_of(guarded(title_of(path), [&] {
-    std::vector<Json> training;
-    for (Json& line : lines_of(read_text(metrics), shown(metrics.string()))) {
-      if (is_training_line(line)) training.push_back(std::move(line));
-    }
-    return training_data(std::move(training), options_of(path), title_of(path));
-  }));
+  return page_of(guarded(title_of(path), [&] { return data_of_run(path, metrics); }));
 }
 
 }  // namespace ebb

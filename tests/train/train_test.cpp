@@ -176,6 +176,30 @@ TEST(Train, GoesOnWithTheSameBits) {
   }
 }
 
+// Predicted and measured, of the last iteration before the checkpoint.
+TEST(Train, LeavesItsReportBesideTheCheckpoint) {
+  TrainOptions options = small("adding", "gru");
+  options.iterations = 1;
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/report.json";
+  std::ofstream(path) << "of a run before";
+  TrainSettings settings;
+  settings.out = folder.path();
+  settings.planned = [&](const TrainPlan&) { EXPECT_FALSE(std::filesystem::exists(path)); };
+  Ranks ranks;
+  const TrainResult first = train(options, settings, ranks);
+  EXPECT_EQ(content(path), first.report.json());
+  settings.planned = nullptr;
+  settings.resume = true;
+  const std::string before = content(path);
+  EXPECT_EQ(train(options, settings, ranks).iterations, 1);  // all are done
+  EXPECT_EQ(content(path), before);
+  options.iterations = 2;
+  const TrainResult done = train(options, settings, ranks);
+  EXPECT_EQ(content(path), done.report.json());
+  EXPECT_NE(content(path), before);
+}
+
 // What the caller has loaded is all that is needed.
 TEST(Train, GoesOnFromALoadedCheckpointWithoutItsFiles) {
   TrainOptions options = small("adding", "gru");

@@ -20,6 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // The bound is drawn in steps between its points, each at the value of the higher budget.
 void expect_above_bound(const Json& curve) {
@@ -88,6 +89,25 @@ TEST(PlanPages, ShowThePlanThatTheFileAsksFor) {
     for (const Json& point : line["points"])
       EXPECT_GE(point[1].get<double>() * (1 + 1e-9), 50 * 3e-3);
   }
+}
+
+TEST(PlanPages, NameTheFileWhoseQuestionIsWrong) {
+  Json json = Json::parse(json_of(question()));
+  json["question"]["chain"]["repeat"] = -1;
+  EXPECT_THAT(refusal(json.dump()), StartsWith("x.json: chain: "));
+}
+
+TEST(SweepPages, NameAStrategyOnlyWhereAllPointsAgree) {
+  const auto page = [](const std::string& second) {
+    return data_of(document_page(
+        R"([{"strategy":"revolve","budget":1,"seconds":9,"bound_seconds":5},{"strategy":")" +
+            second + R"(","budget":2,"seconds":7,"bound_seconds":5}])",
+        "s.json"));
+  };
+  EXPECT_EQ(page("revolve")["title"], "Time against budget: revolve");
+  EXPECT_EQ(page("revolve")["curve"]["lines"][0]["strategy"], "revolve");
+  EXPECT_EQ(page("pofo")["title"], "Time against budget");
+  EXPECT_EQ(page("pofo")["curve"]["lines"][0]["strategy"], "plans of the sweep");
 }
 
 TEST(PlanPages, SayWhereTheFileFoundAnotherTime) {
@@ -172,11 +192,11 @@ TEST(PlanPages, OfNothingAndOfNoTime) {
 }
 
 TEST(Pages, HoldWhateverNamesSay) {
-  PlanQuestion asked = question();
-  asked.platform.tiers[0].name = "</script><script>alert(1)</script>";
-  const std::string page = document_page(json_of(asked), "x");
+  const std::string name = "</script><script>alert(1)</script>";
+  const std::string page = document_page(
+      Json{{"strategy", name}, {"seconds", {{"predicted", 1}, {"measured", 2}}}}.dump(), "x");
   EXPECT_THAT(page, Not(HasSubstr("alert(1)</script>")));
-  EXPECT_EQ(data_of(page)["film"]["memory"][1]["name"], asked.platform.tiers[0].name);
+  EXPECT_EQ(data_of(page)["reports"][0]["strategy"], name);
 }
 
 TEST(ReportPages, ReadWhatCppAndPythonWrite) {
@@ -250,7 +270,23 @@ TEST(TrainingPages, RefuseWrongTypesByName) {
   std::ofstream(folder.path() + "/train.json") << "{broken";
   EXPECT_THAT(file_page(folder.path()), HasSubstr("Loss"));
   std::ofstream(folder.path() + "/metrics.jsonl") << "{\"iterat";
-  EXPECT_THAT(message_of([&] { file_page(folder.path()); }), HasSubstr("no iteration has finished yet"));
+  EXPECT_THAT(message_of([&] { file_page(folder.path()); }),
+              HasSubstr("no iteration has finished yet"));
+}
+
+TEST(TrainingPages, ShowTheReportInADirectory) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/metrics.jsonl") << kMetrics;
+  EXPECT_FALSE(data_of(file_page(folder.path())).contains("reports"));
+  std::ofstream(folder.path() + "/report.json")
+      << R"({"strategy":"revolve","seconds":{"predicted":1.5,"measured":2}})";
+  const Json data = data_of(file_page(folder.path()));
+  EXPECT_EQ(data["reports"][0]["rows"][0]["measured"], 2);
+  EXPECT_EQ(data["charts"][0]["title"], "Loss");
+  for (const char* other : {"{\"strategy\"", "[1]", "{}"}) {
+    std::ofstream(folder.path() + "/report.json") << other;
+    EXPECT_FALSE(data_of(file_page(folder.path())).contains("reports")) << other;
+  }
 }
 
 TEST(TrainingPages, ReadDirectoriesAlsoWhileTheyAreWritten) {
@@ -268,16 +304,17 @@ TEST(Pages, RefuseOtherText) {
   EXPECT_THAT(refusal(""), HasSubstr("x.json: the file is empty"));
   EXPECT_THAT(refusal("{\"a\":"), HasSubstr("x.json"));
   EXPECT_THAT(refusal("{\"a\":1}"), HasSubstr("pages show what ebb plan --json"));
-  EXPECT_THAT(refusal("[1,2]"), HasSubstr("pages show what ebb plan --json"));
+  EXPECT_THAT(refusal("[1,2]"), HasSubstr("compression reports"));
   EXPECT_THAT(refusal("{\"a\":1}\n{\"b\":2}\n"), HasSubstr("pages show what ebb plan --json"));
   EXPECT_THAT(refusal("{\"traceEvents\":[]}"), HasSubstr("the trace has no event of ebb"));
   EXPECT_THAT(refusal("{\"traceEvents\":[{\"ph\":\"X\",\"name\":5}]}"),
-              HasSubstr("not as ebb writes it"));
+              HasSubstr("was not written by ebb, or has been changed"));
   EXPECT_THAT(refusal(R"({"strategy":"revolve","bound_seconds":1})"),
               HasSubstr("make it again with ebb plan --json"));
   EXPECT_THAT(
       refusal("{\"iteration\":1,\"loss\":1}\n{\"iteration\"x}\n{\"iteration\":2,\"loss\":1}\n"),
-      HasSubstr("line 2"));
+      AllOf(HasSubstr("x.json: line 2: not valid JSON at byte "), Not(HasSubstr("line 1"))));
+  EXPECT_THAT(refusal("{\"strategy\":\"revolve\",\n\"bound"), HasSubstr("it may be cut off"));
   try {
     file_page("/nowhere/plan.json");
     ADD_FAILURE();
