@@ -19,6 +19,7 @@ namespace ebb {
 // Its own constructors set the deprecated member too; who names it is still told.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+// What a Network is: its layers, its sizes, and how its time steps are cut into the steps of a plan.
 struct NetworkOptions {
   std::int64_t time_steps = 0;  // T
   std::int64_t batch = 0;       // B

@@ -11,6 +11,7 @@ namespace ebb {
 
 class RankLink;  // private: what MPI does here
 
+// How processes wait for each other.
 struct RankOptions {
   // How long a process waits for the others before it takes them for lost; 0: forever. Another
   // process's tests and the writing of a checkpoint are such waits.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen's filter: the plain comments of a header as comments that Doxygen reads.
 
-A comment before something belongs to it, one behind it on the same line too. The comment that opens a file says what the file is for.
+A comment before something belongs to it, one behind it on the same line too. The comment that opens a file says what the file is for;
+later ones before a directive, or behind a declaration of a class that is defined elsewhere, are for those who read the header itself.
 """
 
 import re
@@ -10,9 +11,12 @@ import sys
 
 def main(path):
     behind = -1  # where the comment behind the code of the line before began
-    for line in open(path).read().split("\n"):
+    opens = True
+    lines = open(path).read().split("\n")
+    for i, line in enumerate(lines):
         code, comment = parted(line)
-        if comment is None:
+        opens = opens and not code.strip()
+        if comment is None or re.match(r"class \w+;", code) or (not opens and is_before_directive(lines[i:])):
             print(line)
             behind = -1
         elif comment.startswith(" SPDX"):
@@ -24,6 +28,10 @@ def main(path):
             if len(code) != behind:
                 behind = -1
             print(f"{code}{'///' if behind < 0 else '///<'}{plain(comment)}")
+
+
+def is_before_directive(lines):
+    return next((line for line in lines if not line.startswith("//")), "").startswith("#")
 
 
 def parted(line):
