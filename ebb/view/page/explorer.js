@@ -2,12 +2,17 @@
 
 const { question: startQuestion, strategies: strategyNames } = data.explorer;
 const startSetting = settingOf(startQuestion);
+const mostTiers = 30;
 const newTier = { capacity: null, write: 1e9, read: 2e9, write_latency: 1e-4, read_latency: 1e-4, duplex: true };
 let setting = structuredClone(startSetting);
 
 const explored = html("div");
 explored.append(...page.childNodes);
 const says = html("output", { class: "says", role: "status" });
+const faultsSay = html("output", { class: "faults", role: "status" });
+const faults = new Map();  // by the id of the field that has one
+const outdated = html("p");
+outdated.hidden = true;
 const command = html("code");
 const commandLine = html("p", { class: "command" }, "The same on the command line: ", command);
 const fields = html("form", { class: "fields" });
@@ -42,7 +47,9 @@ function put(field, of, value) {
 }
 function read(field, text) {
   const empty = /^\s*(|no limit|unlimited)\s*$/i.test(text);
-  return empty ? (field.open ? null : NaN) : field.kind.read(text);
+  if (empty) return field.open ? null : NaN;
+  const value = field.kind.read(text);
+  return value < mostNumber ? value : NaN;
 }
 
 // The text says a number exactly; the slider stands at the nearest of its own.
@@ -55,6 +62,7 @@ function row(field, origin) {
     const value = valueOf(field, setting);
     text.value = textOf(field, value);
     text.removeAttribute("aria-invalid");
+    fault(field.id, "");
     const away = values.map((own) => distance(own, value));
     slider.value = String(away.indexOf(Math.min(...away)));
     slider.setAttribute("aria-valuetext", text.value);
@@ -68,7 +76,7 @@ function row(field, origin) {
     const value = read(field, text.value);
     if (Number.isNaN(value)) {
       text.setAttribute("aria-invalid", "true");
-      complain(`${field.label}: "${text.value}" is not understood; write it like ${field.kind.write(field.kind.usual)}${field.open ? ", or no limit" : ""}.`);
+      fault(field.id, `${field.label}: "${text.value}" is not understood; write it like ${field.kind.write(field.kind.usual)}${field.open ? ", or no limit" : ""}.`);
       return;
     }
     put(field, setting, value);
@@ -84,9 +92,11 @@ function say(text) {
   says.classList.remove("remark");
 }
 
-function complain(text) {
-  says.textContent = text;
-  says.classList.add("remark");
+function fault(id, text) {
+  if (text) faults.set(id, text);
+  else faults.delete(id);
+  faultsSay.textContent = [...faults.values()].join(" ");
+  faultsSay.classList.toggle("remark", faults.size > 0);
 }
 
 function button(label, act) {
@@ -122,6 +132,7 @@ function addTier() {
 // Draws all fields anew: tiers have come or gone.
 function layOut() {
   const origin = atStart(setting.tiers.map((tier) => tier.name));
+  faults.clear();
   const rows = fieldsOf(setting);
   const rowsOf = (tier) => rows.filter((field) => field.tier === tier).map((field) => row(field, origin));
   const tiers = setting.tiers.map((tier, i) => {
@@ -140,6 +151,7 @@ function layOut() {
     fields.querySelector("fieldset:last-of-type input").focus();
   });
   add.id = "add-tier";
+  add.disabled = setting.tiers.length >= mostTiers;
   const reset = button("Back to the start", () => {
     setting = structuredClone(startSetting);
     layOut();
@@ -156,8 +168,8 @@ function fragment() {
   const add = (key, value) => parts.push(`${key}=${encodeURIComponent(value).replaceAll("%2F", "/")}`);
   const names = (of) => of.tiers.map((tier) => tier.name).join(",");
   if (names(setting) !== names(startSetting)) add("tiers", names(setting));
-  const before = atStart(setting.tiers.map((tier) => tier.name));
-  for (const field of fieldsOf(setting)) if (valueOf(field, setting) !== valueOf(field, before)) add(field.id, textOf(field, valueOf(field, setting)));
+  const origin = atStart(setting.tiers.map((tier) => tier.name));
+  for (const field of fieldsOf(setting)) if (valueOf(field, setting) !== valueOf(field, origin)) add(field.id, textOf(field, valueOf(field, setting)));
   if (setting.strategy !== startSetting.strategy) add("strategy", setting.strategy);
   if (setting.sync !== startSetting.sync) add("sync", setting.sync ? "yes" : "no");
   return parts.join("&");
@@ -169,10 +181,18 @@ function atStart(names) {
   return { ...structuredClone(startSetting), tiers: names.map((name) => ({ ...(known(name) ?? { name, ...newTier }) })) };
 }
 
+// As `ebb plan --tier` takes names; undefined where one is not understood. The page's own tiers may have others.
+function tierNames(text) {
+  const own = startSetting.tiers.map((tier) => tier.name);
+  const names = text.split(",").filter(Boolean);
+  const fine = (name) => own.includes(name) || (/^[A-Za-z][\w.-]*$/.test(name) && name !== "work" && name !== "fast");
+  return names.length <= mostTiers && new Set(names).size === names.length && names.every(fine) ? names : undefined;
+}
+
 // A setting from the address; what is not understood is as at the start.
 function fromFragment(text) {
   const said = new Map(new URLSearchParams(text.replaceAll("+", "%2B")));
-  const names = said.get("tiers")?.split(",").filter(Boolean);
+  const names = said.has("tiers") ? tierNames(said.get("tiers")) : undefined;
   const found = atStart(names ?? startSetting.tiers.map((tier) => tier.name));
   for (const field of fieldsOf(found)) {
     const value = said.has(field.id) ? read(field, said.get(field.id)) : NaN;
@@ -183,6 +203,34 @@ function fromFragment(text) {
   return found;
 }
 
+function setTitle(text) {
+  document.querySelector("h1").textContent = document.title = text;
+}
+
+// The planner names the least budget that would do.
+function remedyOf(error) {
+  const [, least, unit] = /it needs at least (\d+) (byte|slot)/.exec(error) ?? [];
+  if (least === undefined) return [];
+  const [name, text] = unit === "slot" ? ["slots", count(Number(least), "slot")] : ["budget", bytes(Number(least))];
+  return [" ", button(`Use ${text}`, () => {
+    setting[name] = Number(least);
+    layOut();
+    ask();
+    fields.querySelector(`#field-${name}`).focus();
+  })];
+}
+
+// The last plan stays in sight, as what it is.
+function refuse(error) {
+  says.replaceChildren(error, ...remedyOf(error));
+  says.classList.add("remark");
+  const memory = setting.slots !== undefined ? count(setting.slots, "slot") : setting.budget === null ? "unlimited memory" : bytes(setting.budget);
+  setTitle(`${count(setting.steps, "step")} in ${memory}: ${error.includes("does not fit") ? "does not fit" : "no plan"}`);
+  outdated.textContent = `Below is the last plan that fits: ${shown.title}.`;
+  outdated.hidden = false;
+  explored.classList.add("outdated");
+}
+
 let shown = data;
 function hear(answer, last) {
   if (answer.curve) {
@@ -190,14 +238,15 @@ function hear(answer, last) {
     return;
   }
   if (last) explored.removeAttribute("aria-busy");
-  explored.hidden = "error" in answer;
   if ("error" in answer) {
-    complain(answer.error);
+    if (last) refuse(answer.error);
     return;
   }
   shown = answer;
-  if (last && !fields.querySelector('[aria-invalid="true"]')) say(`${answer.title}, ${seconds(answer.chosen.seconds)}`);
-  document.querySelector("h1").textContent = document.title = answer.title;
+  if (last) say(`${answer.title}, ${seconds(answer.chosen.seconds)}`);
+  setTitle(answer.title);
+  outdated.hidden = true;
+  explored.classList.remove("outdated");
   explored.replaceChildren(...contents(answer));
 }
 const planner = new Planner(hear);
@@ -213,7 +262,7 @@ function ask() {
   planner.ask(question);
 }
 
-// The page has other addresses in it, such as #page.
+// An address without a setting changes nothing.
 function readAddress() {
   if (!location.hash.includes("=")) return;
   explorer.open = true;
@@ -222,11 +271,11 @@ function readAddress() {
   ask();
 }
 
-const explorer = html("details", { class: "explorer" }, html("summary", {}, "Explore: other steps, budgets, costs and tiers"), fields, says, commandLine);
+const explorer = html("details", { class: "explorer" }, html("summary", {}, "Explore: other steps, budgets, costs and tiers"), fields, faultsSay, says, commandLine);
 fields.addEventListener("submit", (event) => event.preventDefault());
 layOut();
 command.textContent = commandOf(startQuestion) ?? "";
 commandLine.hidden = commandOf(startQuestion) === null;
-page.append(explorer, explored);
+page.append(explorer, outdated, explored);
 addEventListener("hashchange", readAddress);
 readAddress();

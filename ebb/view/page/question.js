@@ -23,6 +23,9 @@ function rateText(x) {
   return bytesOf(text.replace("/s", "")) === x ? text : `${x}B/s`;
 }
 
+// The planner counts in 63 bits.
+const mostNumber = 2 ** 63;
+
 const positive = (text) => (/^\s*[\d.]+(e[+-]?\d+)?\s*$/i.test(text) ? Number(text) : NaN);
 const digits = (x, n) => Number(x.toPrecision(n));
 
@@ -40,7 +43,7 @@ function sliderValues(kind, start, open) {
   const middle = start || kind.usual;
   const values = new Set();
   for (let i = -80; i <= 80; ++i) values.add(i === 0 ? middle : kind.round(middle * 2 ** (i / 8)));
-  const sorted = [...values].sort((a, b) => a - b);
+  const sorted = [...values].filter((x) => x < mostNumber).sort((a, b) => a - b);
   return [...(kind.zero ? [0] : []), ...sorted, ...(open ? [null] : [])];
 }
 
@@ -49,7 +52,7 @@ function sliderValues(kind, start, open) {
 function settingOf({ chain, platform, options }) {
   const { step } = chain;
   const memory = options.slots === undefined ? { budget: options.budget ?? platform.fast ?? null } : { slots: options.slots };
-  if (memory.budget >= 2 ** 63) memory.budget = null;
+  if (memory.budget >= mostNumber) memory.budget = null;
   const tier = ({ name, capacity = null, write = null, read = null, write_latency, read_latency, duplex }) => ({ name, capacity, write, read, write_latency, read_latency, duplex });
   return {
     steps: chain.repeat, ...memory, state: step.state, tapes: step.tape / step.state, forward: step.forward, record: step.record === step.forward ? null : step.record, backward: step.backward,
@@ -88,13 +91,20 @@ function tierWord(tier) {
   return `${tier.name}${parts.length ? `:${parts.join(",")}` : ""}`;
 }
 
+// People paste the command into a shell: a word that needs quotes there is none of `ebb plan`.
+const plainWord = /^[\w.,:=/%+-]+$/;
+
 // The options of `ebb plan` that ask the same; null where it has none for some part.
 function commandOf({ chain, platform, options }) {
   const { step } = chain, tiers = settingOf({ chain, platform, options }).tiers.map(tierWord);
   const unsaid = step.adjoint !== step.state || step.scratch || step.live || chain.call || platform.copy || options.tapes_stay || options.length_unknown;
   if (unsaid || tiers.includes(null)) return null;
-  const words = ["ebb plan", `--steps ${chain.repeat}`, `--state ${bytesText(step.state)}`, `--tape ${bytesText(step.tape)}`, `--forward ${step.forward}`];
-  const say = (option, value) => value !== undefined && words.push(`--${option} ${value}`);
+  const words = ["ebb", "plan"];
+  const say = (option, value) => value !== undefined && words.push(`--${option}`, String(value));
+  say("steps", chain.repeat);
+  say("state", bytesText(step.state));
+  say("tape", bytesText(step.tape));
+  say("forward", step.forward);
   if (step.record !== step.forward) say("record", step.record);
   say("backward", step.backward);
   if (options.budget !== undefined) say("budget", bytesText(options.budget));
@@ -105,5 +115,5 @@ function commandOf({ chain, platform, options }) {
   say("period", options.period);
   for (const word of tiers) say("tier", word);
   if (options.sync) words.push("--sync");
-  return words.join(" ");
+  return words.every((word) => plainWord.test(word)) ? words.join(" ") : null;
 }
