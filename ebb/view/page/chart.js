@@ -265,23 +265,35 @@ function chart(options) {
   return figure;
 }
 
-const lineShapes = [(a, b) => `M${a - 4} ${b}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z`, (a, b) => `M${a - 4} ${b - 4}h8v8h-8z`, (a, b) => `M${a} ${b - 5}l5 9h-10z`, (a, b) => `M${a} ${b - 5}l5 5l-5 5l-5 -5z`];
+// Draws all charts for paper of so many pixels; without a width, for the screen.
+function drawAll(width = null) {
+  paper = width;
+  for (const figure of document.querySelectorAll("figure")) widens.get(figure)();
+}
+
+const circlePath = (x, y) => `M${px(x - 4)} ${px(y)}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z`;
+
+const lineShapes = [circlePath, (a, b) => `M${a - 4} ${b - 4}h8v8h-8z`, (a, b) => `M${a} ${b - 5}l5 9h-10z`, (a, b) => `M${a} ${b - 5}l5 5l-5 5l-5 -5z`];
 
 // How one line of several is told apart, also without its colour.
 const lineStyle = (i) => ({ line: `line${i % 6}`, dash: `dash${Math.floor(i / 2) % 4}`, shape: lineShapes[i % 4] });
 
 const swatch = (text, ...parts) => html("li", {}, svg("svg", { viewBox: "0 0 32 14", "aria-hidden": "true" }, svg("g", { class: "clip" }, ...parts)), text);
 
-// [[class, text, kind of sign]]
-function legend(entries) {
+// What stands for a class of paths in a legend, about (16, 7).
+function signOf(kind, name) {
+  const line = () => svg("path", { class: `${name} stroke`, d: "M1 7h30" });
   const signs = {
-    line: (name) => svg("path", { class: `${name} stroke`, d: "M1 7h30" }),
-    fill: (name) => svg("path", { class: `${name} fill`, d: "M1 2h30v10h-30z" }),
-    up: (name) => svg("path", { class: name, d: "M16 2l6 10h-12z" }),
-    box: (name) => svg("path", { class: name, d: "M11 2h10v10h-10z" }),
-    marked: (name) => svg("g", {}, svg("path", { class: `${name} stroke`, d: "M1 7h30" }), svg("circle", { class: name, cx: 16, cy: 7, r: 4 })),
+    line: () => [line()],
+    fill: () => [svg("path", { class: `${name} fill`, d: "M1 2h30v10h-30z" })],
+    marked: () => [line(), svg("path", { class: `${name} mark`, d: circlePath(16, 7) })],
   };
-  return html("ul", { class: "legend" }, ...entries.map(([name, text, sign]) => swatch(text, signs[sign](name))));
+  return signs[kind]();
+}
+
+// [[elements of a sign, text]]
+function legend(entries) {
+  return html("ul", { class: "legend" }, ...entries.map(([sign, text]) => swatch(text, ...sign)));
 }
 
 function section(title, about, ...children) {

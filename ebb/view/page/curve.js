@@ -42,20 +42,19 @@ function curveSection(curve, chosen, slot) {
   points.push(...bound.map(([budget, time]) => ({ x: place(budget), y: time, text: () => `bound: no exact plan takes less than ${seconds(time)} in ${amount(budget)}` })));
   if (star) points.push({ x: place(star.budget), y: star.seconds, text: () => `This plan, ${star.strategy}: ${seconds(star.seconds)} in ${amount(star.budget)}; bound ${seconds(star.bound)}` });
   points.sort((a, b) => a.x - b.x || a.y - b.y);
-  const swatches = html("ul", { class: "legend" });
-  const entry = (text, ...parts) => swatches.append(swatch(text, ...parts));
-  if (star) entry("this plan", svg("path", { class: "chosen", d: starPath(16, 7), transform: "translate(4 2) scale(.75)" }));
+  const signs = [];
+  if (star) signs.push([[svg("path", { class: "chosen", d: starPath(16, 7), transform: "translate(4 2) scale(.75)" })], "this plan"]);
   lines.forEach((line, i) => {
     const { line: name, dash, shape } = lineStyle(i);
-    entry(line.strategy, svg("path", { class: `${name} stroke ${dash}`, d: "M0 7h32" }), svg("path", { class: `${name} mark`, d: shape(16, 7) }));
+    signs.push([[svg("path", { class: `${name} stroke ${dash}`, d: "M0 7h32" }), svg("path", { class: `${name} mark`, d: shape(16, 7) })], line.strategy]);
   });
-  if (bound.length > 1) entry("bound", svg("path", { class: "bound stroke", d: "M0 7h32" }));
+  if (bound.length > 1) signs.push([signOf("line", "bound"), "bound"]);
   const left = curve.left_out;
   const names = left.length > 6 ? count(left.length, "strategy").replace("strategys", "strategies") : left.join(", ");
   const cut = left.length ? ` There was no time for more plans: ${names} ${left.length === 1 ? "ends" : "end"} closer to this plan, or ${left.length === 1 ? "is" : "are"} left out.` : "";
   const high = above ? ` ${count(above, "point")} of more than ${seconds(cap)} ${above === 1 ? "is" : "are"} above; the data have ${above === 1 ? "it" : "them"}.` : "";
   return section("Time against budget", `How time falls as memory grows. No exact plan lies below the bound. Some lines coincide.${high}${cut}`, chart({
-    label: "Time against budget", about: `${count(lines.length, "line")}.`, x, xBase: slot ? 10 : 2, xFormat: amount, xLabel: "budget of fast memory", y, fit, yFormat: seconds, yLabel: "time", height: 380, legend: swatches, draw, points,
+    label: "Time against budget", about: `${count(lines.length, "line")}.`, x, xBase: slot ? 10 : 2, xFormat: amount, xLabel: "budget of fast memory", y, fit, yFormat: seconds, yLabel: "time", height: 380, legend: legend(signs), draw, points,
     table: () => ({ head: ["strategy", "budget", "time"], rows: [...lines.flatMap((line) => line.points.map(([budget, time]) => [line.strategy, amount(budget), seconds(time)])), ...bound.map(([budget, time]) => ["bound", amount(budget), seconds(time)])] }),
   }));
 }

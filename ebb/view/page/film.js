@@ -6,6 +6,55 @@ const workPast = { advance: "Ran forward", record: "Ran forward and left tapes o
 // More marks of saves and loads than this hide what they stand on.
 const mostMarks = 250;
 
+// Squares are saves and triangles loads: hollow for fast memory, filled for the first slow tier, with bars under them for others.
+const markShapes = {
+  write: (x, y) => `M${px(x - 4)} ${px(y - 4)}h8v8h-8z`,
+  read: (x, y) => `M${px(x)} ${px(y - 5)}l5 9h-10z`,
+};
+const mostBars = 2;
+
+class Marks {
+  constructor(film) {
+    const groups = new Map();
+    for (const lane of film.lanes) {
+      for (const piece of lane.pieces) {
+        const key = `${piece.out ? "write" : "read"} ${lane.place}`;
+        if (!groups.has(key)) groups.set(key, { style: piece.out ? "write" : "read", place: lane.place, all: [] });
+        groups.get(key).all.push({ at: piece.out ? piece.start : piece.end, step: piece.step });
+      }
+    }
+    this.groups = [...groups.values()];
+    const tiers = [...new Set(film.lanes.map((lane) => lane.place))].filter((place) => place !== "fast");
+    for (const group of this.groups) group.tier = tiers.indexOf(group.place);
+  }
+
+  signs({ style, tier }, places) {
+    const shapes = places.map(([x, y]) => markShapes[style](x, y));
+    const own = [svg("path", { class: tier < 0 ? style : `${style} solid`, d: shapes.join(""), "stroke-width": 1.5 })];
+    for (let i = 0; i < tier % (mostBars + 1); ++i) {
+      own.push(svg("path", { class: `${style} bar`, d: places.map(([x, y]) => `M${px(x - 5)} ${px(y + 7 + 3 * i)}h10`).join(""), "stroke-width": 1.5 }));
+    }
+    return own;
+  }
+
+  // Where there are too many, every second, fourth … of each kind, so that zooming in only adds marks.
+  draw(layer, range, sx, sy) {
+    const inSight = (mark) => mark.at >= range.lo && mark.at <= range.hi;
+    const counts = this.groups.map((group) => group.all.filter(inSight).length);
+    const few = counts.reduce((sum, n) => sum + n, 0) <= mostMarks;
+    this.groups.forEach((group, i) => {
+      const stride = few ? 1 : 2 ** Math.max(0, Math.ceil(Math.log2((counts[i] * this.groups.length) / mostMarks)));
+      const drawn = group.all.filter((mark, k) => k % stride === 0 && inSight(mark));
+      if (drawn.length) layer.append(...this.signs(group, drawn.map((mark) => [sx(mark.at), sy(mark.step)])));
+    });
+  }
+
+  legend() {
+    const text = ({ style, place }) => `${style === "write" ? "save to" : "load from"} ${place === "fast" ? "fast memory" : place}`;
+    return this.groups.map((group) => [this.signs(group, [[16, 7]]), text(group)]);
+  }
+}
+
 class Film {
   constructor(data) {
     this.data = data;
@@ -13,7 +62,7 @@ class Film {
     this.range = new Range(0, data.seconds > 0 ? data.seconds : 1);
     const work = data.work;
     this.pieces = work.kind.map((kind, i) => ({ kind: data.kinds[kind], start: this.time(work.start[i]), end: this.time(work.end[i]), from: work.from[i], to: work.to[i], busy: this.spans ? work.busy[i] / 1000 : 1 }));
-    this.lanes = data.lanes.map((lane) => ({ name: lane.name, pieces: lane.start.map((start, i) => ({
+    this.lanes = data.lanes.map((lane) => ({ name: lane.name, place: lane.name.replace(/ (writes|reads|transfers)$/, ""), pieces: lane.start.map((start, i) => ({
       start: this.time(start), end: this.time(lane.end[i]), step: lane.step?.[i], bytes: lane.bytes?.[i], out: lane.out?.[i] === 1,
       tape: lane.tape?.[i] === 1, busy: this.spans ? lane.busy[i] / 1000 : 1, count: lane.count?.[i] })) }));
   }
@@ -41,13 +90,12 @@ class Film {
   moveText(lane, piece) {
     const when = piece.end > piece.start ? `${this.at(piece.start)} to ${this.at(piece.end)}` : `at ${this.at(piece.start)}`;
     if (this.spans) return `${lane.name}: ${count(piece.count, "transfer")}, busy ${Math.round(piece.busy * 100)} % of the time, ${when}`;
-    const place = lane.name.replace(/ (writes|reads|transfers)$/, "");
-    return `${piece.out ? "Saved" : "Loaded"} the ${piece.tape ? "tape of step" : "state before step"} ${number(piece.step)} ${piece.out ? "to" : "from"} ${place === "fast" ? "fast memory" : place}, ${bytes(piece.bytes)}, ${when}`;
+    return `${piece.out ? "Saved" : "Loaded"} the ${piece.tape ? "tape of step" : "state before step"} ${number(piece.step)} ${piece.out ? "to" : "from"} ${lane.place === "fast" ? "fast memory" : lane.place}, ${bytes(piece.bytes)}, ${when}`;
   }
 
   note() {
     const moves = this.lanes.reduce((sum, lane) => sum + lane.pieces.length, 0);
-    if (!this.spans && moves > mostMarks) return ` The ${number(moves)} saves and loads are marked where you zoom in.`;
+    if (!this.spans && moves > mostMarks) return ` Of ${number(moves)} saves and loads, only some are marked; zoom in to see the others.`;
     return this.spans ? ` There are too many actions to draw one by one: time is cut into ${number(this.data.spans)} spans, and each shows which steps were worked on in it.` : "";
   }
 }
@@ -57,7 +105,7 @@ const slotsOf = (slot) => (x, digits = 4) => `${trimmed(x / slot, digits)} ${x =
 // A path for each kind of work, so that a plan of thousands of actions is a handful of elements.
 function schedule(film) {
   const steps = Math.max(1, film.data.steps);
-  const moves = film.lanes.flatMap((lane) => lane.pieces.map((piece) => ({ lane, piece })));
+  const marks = film.spans ? null : new Marks(film);
   const draw = (layer, sx, sy) => {
     for (const kind of film.data.kinds) {
       if (kind === "wait") continue;
@@ -74,31 +122,18 @@ function schedule(film) {
       }
       if (d) layer.append(svg("path", { class: film.spans ? `${kind} fill` : kind, d }));
     }
-    const inSight = moves.filter(({ piece }) => piece.end >= film.range.lo && piece.start <= film.range.hi).length;
-    if (film.spans || inSight > mostMarks) return;
-    for (const out of [true, false]) {
-      let d = "";
-      for (const lane of film.lanes) {
-        for (const piece of lane.pieces) {
-          const at = out ? piece.start : piece.end;
-          if (piece.out !== out || at < film.range.lo || at > film.range.hi) continue;
-          d += out ? `M${px(sx(at) - 3.5)} ${px(sy(piece.step) - 3.5)}h7v7h-7z` : `M${px(sx(at))} ${px(sy(piece.step) - 4.5)}l4.5 8h-9z`;
-        }
-      }
-      if (d) layer.append(svg("path", { class: out ? "write" : "read", d, "stroke-width": 1.5 }));
-    }
+    marks?.draw(layer, film.range, sx, sy);
   };
   const points = [];
   for (const piece of film.pieces) {
     if (piece.kind === "wait") continue;
     points.push({ x: piece.start, to: piece.end, y: (piece.from + piece.to) / 2, text: () => film.text(piece) });
   }
-  if (!film.spans) for (const { lane, piece } of moves) points.push({ x: piece.out ? piece.start : piece.end, y: piece.step, text: () => film.moveText(lane, piece) });
+  if (!film.spans) for (const lane of film.lanes) for (const piece of lane.pieces) points.push({ x: piece.out ? piece.start : piece.end, y: piece.step, text: () => film.moveText(lane, piece) });
   points.sort((a, b) => a.x - b.x);
   const sign = film.spans ? "fill" : "line";
-  const signs = film.data.kinds.filter((kind) => kind !== "wait" && film.has(kind)).map((kind) => [kind, workNames[kind], sign]);
-  if (!film.spans && moves.some(({ piece }) => piece.out)) signs.push(["write", "save", "box"]);
-  if (!film.spans && moves.some(({ piece }) => !piece.out)) signs.push(["read", "load", "up"]);
+  const signs = film.data.kinds.filter((kind) => kind !== "wait" && film.has(kind)).map((kind) => [signOf(sign, kind), workNames[kind]]);
+  if (marks) signs.push(...marks.legend());
   return chart({
     label: "Schedule", about: "Steps against time.", x: film.range, xFormat: seconds, xLabel: "time", y: [0, steps], yFormat: number, yLabel: "step", height: 380,
     legend: legend(signs), draw, points,
@@ -135,8 +170,8 @@ function timeline(film) {
   };
   const points = rows.flatMap((row, i) => row.pieces.map((piece) => ({ x: piece.start, to: piece.end, y: rows.length - i - 0.5, text: () => row.text(piece) })));
   points.sort((a, b) => a.x - b.x);
-  const signs = film.data.kinds.filter((kind) => film.has(kind)).map((kind) => [kind, workNames[kind], "fill"]);
-  if (rows.some((row) => row.style({ out: true }) === "write")) signs.push(["write", "write", "fill"], ["read", "read", "fill"]);
+  const signs = film.data.kinds.filter((kind) => film.has(kind)).map((kind) => [signOf("fill", kind), workNames[kind]]);
+  if (rows.some((row) => row.style({ out: true }) === "write")) signs.push([signOf("fill", "write"), "write"], [signOf("fill", "read"), "read"]);
   return chart({ label: "Compute and transfers", about: "What ran when.", x: film.range, xFormat: seconds, xLabel: "time", y: [0, rows.length], yFormat: () => "", rows: rows.map((row) => row.name), height: 70 + 36 * rows.length, legend: legend(signs), draw, points,
     table: () => ({ head: ["", "", "start", "end"], rows: rows.flatMap((row) => row.pieces.map((piece) => [row.name, row.text(piece), seconds(piece.start), seconds(piece.end)])) }) });
 }
@@ -166,7 +201,7 @@ function memory(film, place, slot) {
   const points = at.map((time, i) => ({ x: time, y: place.bytes[i], text: () => `${amount(place.bytes[i])} in ${place.name === "fast" ? "fast memory" : place.name} ${film.spans ? "at most, from" : "from"} ${film.at(time)}` }));
   const limit = place.limit === null ? "no limit" : `${amount(place.limit)} allowed`;
   return chart({ label: place.name === "fast" ? "Fast memory" : `Memory of ${place.name}`, about: `At most ${amount(most)}, ${limit}.`, x: film.range, xFormat: seconds, xLabel: "time", y: [0, top], yFormat: amount, binary: amount === bytes, height: 210, draw, points,
-    legend: legend([["memory", `${place.name === "fast" ? "fast memory" : place.name}, at most ${amount(most)}`, "fill"], ...(shown ? [["limit", `budget: ${amount(place.limit)}`, "line"]] : [])]),
+    legend: legend([[signOf("fill", "memory"), `${place.name === "fast" ? "fast memory" : place.name}, at most ${amount(most)}`], ...(shown ? [[signOf("line", "limit"), `budget: ${amount(place.limit)}`]] : [])]),
     table: () => ({ head: ["from", "bytes"], rows: at.map((time, i) => [seconds(time), number(place.bytes[i])]) }) });
 }
 
@@ -179,6 +214,7 @@ function filmSections(data, slot) {
     section("Schedule", `Each line is a run of steps: rising lines run forward, falling lines backward. A rising line that starts above 0 begins at a saved state.${film.note()}`, schedule(film)),
     section("Compute and transfers", lanes, timeline(film)),
   ];
-  if (data.memory.length) found.push(section("Memory", "What each place holds. In fast memory the working set counts: live state, gradient, the tape reversed next. Tapes that a run of steps leaves count from its start.", ...data.memory.map((place) => memory(film, place, slot))));
+  const counted = slot ? "States kept, in slots. Nothing else is charged." : "What each place holds. In fast memory the working set counts: live state, gradient, the tape reversed next. Tapes that a run of steps leaves count from its start.";
+  if (data.memory.length) found.push(section("Memory", counted, ...data.memory.map((place) => memory(film, place, slot))));
   return found;
 }
