@@ -136,7 +136,7 @@ def test_every_kind_is_shown_at_any_width(opened, made, kind, width, scheme):
     assert page.locator("section h2").count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    assert "NaN" not in page.content() and "undefined" not in page.locator("body").inner_text()
+    assert "NaN" not in page.locator("main").inner_html() and "undefined" not in page.locator("body").inner_text()
 
 
 @pytest.mark.parametrize("kind", ["slots", "plan", "tiers"])
@@ -237,9 +237,83 @@ def test_the_theme_can_be_chosen_and_paper_is_white(opened, made):
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
+def test_the_theme_follows_the_system_until_one_is_chosen(opened, made):
+    page = opened(made("slots"))
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_selector(f"html[data-theme={scheme}]")
+    page.locator("#theme").click()
+    page.emulate_media(color_scheme="dark")
+    page.emulate_media(color_scheme="light")
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_charts_are_as_wide_as_paper_while_they_print(opened, made):
+    page = opened(made("tiers"))
+    width = "document.querySelector('figure > svg').viewBox.baseVal.width"
+    before = page.evaluate(width)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(width) == 640
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(width) == before > 900
+
+
+def test_a_tap_reads_a_chart(browser, made):
+    context = browser.new_context(has_touch=True, viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.goto(made("tiers"))
+    chart(page, "Schedule").tap(position={"x": 200, "y": 150})
+    assert "step" in readout(page, "Schedule")
+    context.close()
+
+
+def marks(page, kind):
+    """How many squares or triangles the schedule has: whole outlines."""
+    paths = chart(page, "Schedule").locator(f".clip > path.{kind}:not(.bar)").all()
+    return sum(path.get_attribute("d").count("M") for path in paths)
+
+
+def test_saves_and_loads_are_told_apart_by_tier(opened, made):
+    words = "--steps 60 --state 1MiB --budget 4MiB --strategy h_revolve --tier host:capacity=6MiB,write_time=0.1,read_time=0.1 --tier ssd:write_time=1,read_time=1"
+    page = opened(made("two tiers", words))
+    figure = chart(page, "Schedule").locator("xpath=..")
+    texts = figure.locator(".legend li").all_inner_texts()
+    names = [f"{what} {place}" for place in ("host", "ssd") for what in ("save to", "load from")]
+    assert set(names) <= set(texts)
+    for what in ("save to", "load from"):
+        signs = [figure.locator(".legend li", has_text=f"{what} {place}") for place in ("fast memory", "host", "ssd")]
+        looks = [(sign.locator("path.solid").count(), sign.locator("path.bar").count()) for sign in signs]
+        assert looks == [(0, 0), (1, 0), (1, 1)]
+    lanes = json.loads(page.locator("#data").text_content())["film"]["lanes"]
+    assert marks(page, "write") == sum(sum(lane["out"]) for lane in lanes)
+
+
+def test_of_many_saves_and_loads_some_are_marked(opened, made):
+    page = opened(made("many marks", "--steps 400 --strategy revolve --slots 8"))
+    assert "saves and loads, only some are marked" in page.locator("main").inner_text()
+    assert 20 < marks(page, "write") + marks(page, "read") <= 250
+    assert "1,000 s" in chart(page, "Schedule").locator("text").all_text_contents()
+
+
+def test_slots_count_states_alone(opened, made):
+    text = opened(made("slots")).locator("main").inner_text()
+    assert "States kept, in slots." in text and "working set" not in text
+
+
+def test_the_mark_of_the_last_test_is_whole(opened, made):
+    page = opened(made("training"))
+    picture = chart(page, "Loss")
+    mark, area = picture.locator("path.mark").bounding_box(), picture.locator(".axis").bounding_box()
+    assert mark["x"] + mark["width"] <= area["x"] + area["width"]
+    sign = picture.locator("xpath=..").locator(".legend path.mark")
+    fill = "(path) => getComputedStyle(path).fill"
+    assert sign.evaluate(fill) == picture.locator("path.mark").evaluate(fill)
+
+
 def test_a_million_steps_are_few_elements(opened, made):
     page = opened(made("million", "--steps 1e6 --strategy revolve --slots 30"))
-    assert "too many actions to draw each" in page.locator("main").inner_text()
+    assert "too many actions to draw one by one" in page.locator("main").inner_text()
     assert page.evaluate("document.querySelectorAll('*').length") < 2500
     assert len(page.content()) < 2_000_000
     chart(page, "Schedule").focus()
@@ -314,6 +388,8 @@ def test_a_page_works_inside_of_a_notebook(browser, tmp_path):
         [1, 1.6e308],
         [1e-320, 1],
         [-5, 7],
+        [1e308, -1e308],
+        [-1.79e308, 1.79e308, 0],
         [0.6931471, 0.6931472, 0.69314715],
         [2.5],
     ],
@@ -323,7 +399,7 @@ def test_any_losses_are_drawn(opened, made, losses):
     page = opened(made(f"losses {losses}", "\n".join(lines) + "\n"))
     labels = [text for text in chart(page, "Loss").locator("text").all_text_contents() if text != "iteration"]
     assert 3 <= len(labels) < 60 and len(set(labels[: len(labels) // 2])) >= len(labels) // 2 - 1
-    assert "NaN" not in page.locator("main").inner_html()
+    assert not re.search("NaN|Infinity", page.locator("main").inner_html())
 
 
 def test_times_of_nothing_are_left_out_of_the_curve(opened, made):

@@ -25,7 +25,8 @@ class Range {
   }
 
   share(x) {
-    return this.log ? Math.log(x / this.lo) / Math.log(this.hi / this.lo) : (x - this.lo) / (this.hi - this.lo);
+    // Halves: the largest numbers are further apart than any number says.
+    return this.log ? Math.log(x / this.lo) / Math.log(this.hi / this.lo) : (x / 2 - this.lo / 2) / (this.hi / 2 - this.lo / 2);
   }
 
   at(share) {
@@ -76,6 +77,8 @@ function dataTable(table) {
 }
 
 let charts = 0;
+let paper = null;  // the width that charts are drawn for, where it is not the screen's
+const widens = new WeakMap();  // by a chart's figure: draws it again if its width is another
 
 // {label, about, x: Range, xFormat(value, digits), y: [lo, hi] or a Range, yFormat, yLabel, xLabel, height, binary: ticks of bytes, legend,
 //  fit(x): y's range for the part of x that is shown, draw(layer, sx, sy), points: [{x, y, text}] in the order of x, table(): {head, rows}}
@@ -146,7 +149,7 @@ function chart(options) {
     drawn = true;
     const { w, h } = inner();
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const clip = svg("clipPath", { id }, svg("rect", { x: margin.left, y: margin.top - 2, width: w, height: h + 4 }));
+    const clip = svg("clipPath", { id }, svg("rect", { x: margin.left, y: margin.top - 6, width: w, height: h + 14 }));
     const layer = svg("g", { class: "clip", "clip-path": `url(#${id})` });
     const frame = axes();
     options.draw(layer, sx, sy, { left: margin.left, w, h, top: margin.top });
@@ -187,6 +190,14 @@ function chart(options) {
     return best;
   }
 
+  function read(px0, py0) {
+    const found = nearest(px0, py0);
+    if (found < 0) return;
+    current = found;
+    output.textContent = points[found].text();
+    mark();
+  }
+
   const place = (event) => {
     const box = picture.getBoundingClientRect();
     return [((event.clientX - box.left) / box.width) * width, ((event.clientY - box.top) / box.height) * height];
@@ -200,16 +211,15 @@ function chart(options) {
       mark();
       return;
     }
-    const found = nearest(px0, py0);
-    if (found >= 0) {
-      current = found;
-      output.textContent = points[found].text();
-      mark();
-    }
+    read(px0, py0);
   });
   picture.addEventListener("pointerdown", (event) => {
-    if (event.pointerType === "touch" || event.button !== 0) return;
-    const [px0] = place(event);
+    if (event.button !== 0) return;
+    const [px0, py0] = place(event);
+    if (event.pointerType === "touch") {
+      read(px0, py0);
+      return;
+    }
     const from = Math.max(margin.left, Math.min(width - margin.right, px0));
     drag = { from, to: from };
     picture.setPointerCapture(event.pointerId);
@@ -255,13 +265,15 @@ function chart(options) {
   buttons[1].addEventListener("click", () => zoom(2));
   buttons[2].addEventListener("click", () => x.showAll());
   x.listeners.push(() => drawn && draw());
-  new ResizeObserver(() => {
-    const now = Math.max(280, Math.round(picture.clientWidth || width));
+  const widen = () => {
+    const now = Math.max(280, Math.round(paper ?? (picture.clientWidth || width)));
     if (now === width && drawn) return;
     width = now;
     margin.left = options.rows ? Math.min(110, width / 4) : width < 500 ? 60 : 68;
     draw();
-  }).observe(figure);
+  };
+  new ResizeObserver(widen).observe(figure);
+  widens.set(figure, widen);
   return figure;
 }
 

@@ -1,6 +1,9 @@
 // Numbers as people read them, with as many digits as tell them apart.
 
-const trimmed = (x, digits) => String(Number(x.toPrecision(Math.min(17, digits))));
+function trimmed(x, digits) {
+  const short = Number(x.toPrecision(Math.min(17, digits)));
+  return Math.abs(short) < 1000 ? String(short) : short.toLocaleString("en-US", { maximumFractionDigits: 20 });
+}
 const powered = (x, digits) => x.toExponential(Math.min(16, digits - 1)).replace(/\.?0*e\+?/, "e");
 
 // Digits that tell values apart which differ by `step`, of which `most` is the largest.
@@ -41,7 +44,7 @@ const formats = { "": number, s: seconds, B: bytes, "%": percent, x: times };
 
 // Round numbers between lo and hi, about `wanted` of them; of bytes powers of two.
 function ticks(lo, hi, wanted, binary = false) {
-  const rough = (hi - lo) / wanted;
+  const rough = hi / wanted - lo / wanted;
   if (!(rough > 1e-12 * Math.max(Math.abs(lo), Math.abs(hi))) || !Number.isFinite(rough)) return [lo];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = binary ? 2 ** Math.ceil(Math.log2(rough)) : [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough * 0.999);
@@ -49,7 +52,7 @@ function ticks(lo, hi, wanted, binary = false) {
   const found = [];
   for (let k = 0; k <= 2 * wanted + 2; ++k) {
     const tick = (first + k) * step + 0;
-    if (tick <= hi + step * 1e-9) found.push(tick);
+    if (Number.isFinite(tick) && tick <= hi + step * 1e-9) found.push(tick);
   }
   return found;
 }

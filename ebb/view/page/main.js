@@ -28,15 +28,32 @@ const setTheme = (dark) => {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   theme.setAttribute("aria-pressed", String(dark));
 };
-setTheme(matchMedia("(prefers-color-scheme: dark)").matches);
-theme.addEventListener("click", () => setTheme(document.documentElement.dataset.theme !== "dark"));
-// Paper is white.
+const system = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => setTheme(system.matches);
+follow();
+system.addEventListener("change", follow);
+theme.addEventListener("click", () => {
+  system.removeEventListener("change", follow);
+  setTheme(document.documentElement.dataset.theme !== "dark");
+});
+// Paper is white, and about this wide.
+const paperWidth = 640;
 let before = false;
 addEventListener("beforeprint", () => {
   before = document.documentElement.dataset.theme === "dark";
   setTheme(false);
+  drawAll(paperWidth);
 });
-addEventListener("afterprint", () => setTheme(before));
+addEventListener("afterprint", () => {
+  setTheme(before);
+  drawAll();
+});
+
+// The address stays as it is: it says what the explorer shows.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  page.focus();
+});
 
 const keys = document.getElementById("keys");
 keys.addEventListener("click", () => {
