@@ -225,8 +225,8 @@ Json budget_curve(const PlanQuestion& question, const Plan& plan, double limit) 
   const auto add = [&](std::string_view name) {
     const auto has_name = [name](const Line& line) { return line.strategy() == name; };
     const StrategyRow* const row = find_strategy(name);
-    if (row == nullptr || !can_answer(*row, question) || std::ranges::any_of(lines, has_name))
-      return;
+    if (row == nullptr || !can_answer(*row, question)) return;
+    if (std::any_of(lines.begin(), lines.end(), has_name)) return;
     lines.emplace_back(question, *row, near);
   };
   add(question.options.strategy);

@@ -173,9 +173,8 @@ std::string common_strategy(const Json& points) {
     return found != point.end() && found->is_string() ? found->get<std::string>() : "";
   };
   const std::string first = strategy(points.front());
-  const bool same =
-      std::ranges::all_of(points, [&](const Json& point) { return strategy(point) == first; });
-  return same ? first : "";
+  const auto is_first = [&](const Json& point) { return strategy(point) == first; };
+  return std::all_of(points.begin(), points.end(), is_first) ? first : "";
 }
 
 }  // namespace
