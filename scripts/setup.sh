@@ -126,6 +126,9 @@ need_book() {
 
 need_packaging() { need_venv scripts/requirements-packaging.txt; }
 
+# What draws the figures of the papers' experiments.
+need_figures() { need_venv scripts/requirements-figures.txt; }
+
 need_conan() { need_venv scripts/requirements-conan.txt; }
 
 # A compiler of CUDA 13: the system's, or else NVIDIA's packages, in a folder of their own since PyTorch may want other versions of

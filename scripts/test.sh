@@ -210,6 +210,7 @@ all_tests() {
   need_browser
   need "${explorer_packages[@]}"
   need_book
+  need_figures
   need_conan
   need_packaging
   ! command -v dpkg >/dev/null || need "${deb_packages[@]}"

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from text.page import Output, table
+from text.page import Output, machine, table
 from variants import VARIANTS
 
 # Of the time left is planned: jobs do not start at once, and the last ones may not use the machine to the full.
@@ -89,6 +89,27 @@ def row(path: Path, factor: float) -> dict[str, object] | None:
     }
 
 
+def write_json(path: Path, net: str, rows: list[dict[str, Any]]) -> None:
+    import torch
+
+    found = {
+        "date": str(datetime.date.today()),
+        "machine": torch.cuda.get_device_name() if torch.cuda.is_available() else machine(),
+        "net": net,
+        "rows": [
+            {
+                "variant": row["variant"],
+                "epochs": row["epochs"],
+                "accuracy_percent": row["accuracy %"],
+                "peak_mib": row["peak MiB"],
+                "cosine_least": row["cosine, least"],
+            }
+            for row in rows
+        ],
+    }
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Other options go to accuracy.py.")
     parser.add_argument(
@@ -103,6 +124,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="of a job with factor 1; else as many as there is time for")
     parser.add_argument("--out", default="build/compress")
     parser.add_argument("--save", metavar="FILE", help="write the table there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what `./dev bench papers barley` draws there")
     words, words.passed = parser.parse_known_args()
     words.end = time.monotonic() + 60 * words.minutes
     words.passed += ["--out", words.out]
@@ -120,7 +142,7 @@ def main() -> None:
             late = True
             process.terminate()
             process.wait()
-    rows = []
+    rows, nets = [], set()
     for job in words.jobs:
         # Names of nets have no "-", those of variants may: pool2-int8 is not int8.
         found = [
@@ -130,10 +152,13 @@ def main() -> None:
             and path.name.partition("-")[2] == f"{job.variant}-{job.epochs(base)}e.jsonl"
         ]
         rows += [one for path in found if (one := row(path, job.factor))]
+        nets |= {path.name.partition("-")[0] for path in found}
     out = Output(words.save)
     out.put(f"`./dev bench compress side_by_side {shlex.join(sys.argv[1:])}` on {datetime.date.today()}.\n")
     if rows:
         out.put(table(f"Accuracy, {base} epochs times the length", rows))
+        if words.json:
+            write_json(words.json, f"{', '.join(sorted(nets))}, {base} epochs", rows)
     if late:
         out.put("NOT ALL DONE: the time was over before the last epoch.\n")
     failed = [job.variant for job, process in zip(words.jobs, running) if process.returncode > 0]
