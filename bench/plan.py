@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./dev bench plan`: the planner's tables, then the same plans by checkpoint-schedules and pyrevolve.
 
-Everything is printed as Markdown; `--save FILE` writes it there too, and `./dev figures --measured` the date. Both sides are measured alike, one process
+Everything is printed as Markdown; `--save FILE` writes it there too. Both sides are measured alike, one process
 per plan: CPU seconds to plan and to walk through all actions, and the cost counted from those actions,
 
     forwards * uf + steps * ub + writes * wd + reads * rd.
@@ -260,7 +260,7 @@ def main():
     os.chdir(ROOT)
     out = Output(words.save)
     python = platform.python_version()
-    out.put("# Results: the planner\n<!-- figures ebb/plan bench/plan* -->\n")
+    out.put("# Results: the planner\n")
     out.put(f"`./dev bench plan`: {machine()}, Python {python}.\n")
     out.put(HEAD)
     with subprocess.Popen([BENCH], stdout=subprocess.PIPE, text=True) as bench:

@@ -9,6 +9,6 @@ fi
 cpu=$(lscpu | sed -n 's/^Model name: *//p' | head -1)
 {
   printf '# Results: running plans\n\n'
-  printf '`./dev bench run %s` on %s: %s cores %s (%s).\n\n' "$*" "$(date +%F)" "$(nproc)" "$cpu" "$(uname -m)"
+  printf '`./dev bench run%s` on %s: %s cores %s (%s).\n\n' "${*:+ $*}" "$(date +%F)" "$(nproc)" "$cpu" "$(uname -m)"
   build/release/bench/run_bench "$@"
 } | tee "$save"

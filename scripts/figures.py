@@ -119,15 +119,21 @@ def problems_of(sections):
             yield f"{section.name} should say {section.remark()} Run ./dev figures"
 
 
-def write(page, texts):
+def write(root, page, texts):
     text = "".join(texts)
     if text != page.read_text(encoding="utf-8"):
         page.write_text(text, encoding="utf-8", newline="\n")
-        print(page.relative_to(ROOT))
+        print(page.relative_to(root))
 
 
-def set_measured(names):
-    pages = pages_of(ROOT)
+def rewrite(root):
+    """Says on every page what has changed."""
+    for page, sections in pages_of(root).items():
+        write(root, page, [section.rewritten() for section in sections])
+
+
+def set_measured(names, root):
+    pages = pages_of(root)
     known = {section.name: section for sections in pages.values() for section in sections if section.marker}
     for name in names:
         if name not in known:
@@ -136,7 +142,7 @@ def set_measured(names):
             sys.exit(f"{name} depends on {' '.join(known[name].now)}: not all of these have a source")
     today = datetime.date.today()
     for page, sections in pages.items():
-        write(page, [section.measured(today) if section.name in names else section.text for section in sections])
+        write(root, page, [section.measured(today) if section.name in names else section.text for section in sections])
 
 
 def main():
@@ -152,9 +158,8 @@ def main():
         help="these were measured today, with the sources as they are now: compress#bytes-kept, as a link to it ends",
     )
     words = parser.parse_args()
-    set_measured(words.measured)
-    for page, sections in pages_of(ROOT).items():
-        write(page, [section.rewritten() for section in sections])
+    set_measured(words.measured, ROOT)
+    rewrite(ROOT)
     problems = [problem for sections in pages_of(ROOT).values() for problem in problems_of(sections)]
     sys.exit("\n".join(problems) or 0)
 

@@ -117,6 +117,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--amp", choices=["bf16", "fp16"])
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--optimiser", choices=["adam", "sgd"], default="adam")
+    parser.add_argument("--threads", type=int, help="of torch on a CPU (default: torch's own)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further net after that many")
     parser.add_argument("--save", metavar="FILE", help="write the tables there too, as they come")
     return parser.parse_args()
@@ -126,6 +127,8 @@ def main() -> None:
     words = asked()
     end = time.monotonic() + 60 * words.minutes
     device = torch.device(words.device)
+    if words.threads:
+        torch.set_num_threads(words.threads)
     amp = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}[words.amp]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else machine()
     threads = "" if device.type == "cuda" else f", {torch.get_num_threads()} threads"
