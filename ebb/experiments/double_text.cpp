@@ -162,7 +162,8 @@ void write_bandwidth(const DoubleSetup& setup, const DoubleArrangement& found, s
     }
   }
   out << "\n(f) Against the slow memory's bandwidth, at " << setup.long_factor
-      << " times the time steps: time\n    predicted with the measured rates times so much\n\n";
+      << " times the time steps: time\n    predicted, with the measured rates multiplied by this "
+         "factor\n\n";
   write_table(rows, out);
 }
 

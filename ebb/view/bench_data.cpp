@@ -70,7 +70,7 @@ void add_verdicts(const Json& runs, BenchPage& page) {
         "; no room to compare " + std::to_string(uncompared) + (uncompared == 1 ? " run" : " runs");
   }
   page.add("Gradients", gradients);
-  if (!same) page.remarks.push_back("Gradients have not the same bits in every run.");
+  if (!same) page.remarks.push_back("Some runs have gradients with other bits.");
   if (!exact) page.remarks.push_back("Gradients are NOT EXACT: a tier keeps nothing.");
 }
 

@@ -64,8 +64,9 @@ Json ratio_lines(const std::string& title, const std::string& about, BenchAxis x
 }
 
 Json bandwidth_lines(const std::string& title, const Json& points, BenchStyles& styles) {
-  BenchPlot plot(title, "Predicted alone: the measured rates of the slow memory, times so much.",
-                 {"times the bandwidth", "x"}, {"of store_all", "x"}, "ratio");
+  BenchPlot plot(
+      title, "Predicted only: the measured rates of the slow memory, multiplied by this factor.",
+      {"times the bandwidth", "x"}, {"of store_all", "x"}, "ratio");
   for (const Json& point : points) {
     for (const auto& [strategy, ratio] : point.at("predicted_ratio").items()) {
       plot.add_predicted(strategy, number_at(point, "/factor"), ratio);

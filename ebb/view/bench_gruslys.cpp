@@ -76,8 +76,8 @@ BenchPage gruslys_page(const Json& json) {
   BenchPlot memory("Time against memory",
                    "Over " + steps +
                        " time steps: times what store_all takes, against the share of "
-                       "its memory that a run held.",
-                   {"share of store_all's memory", "%"}, {"of store_all", "x"}, "ratio");
+                       "all tapes' bytes that a run held.",
+                   {"share of all tapes' bytes", "%"}, {"of store_all", "x"}, "ratio");
   const Json plain = json.at(Json::json_pointer(plain_key));
   for (const Json& run : series.at("memory")) memory.add(run_name(run), share_of(run, plain), run);
   add_goal(json, memory, page);

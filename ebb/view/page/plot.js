@@ -34,7 +34,7 @@ function plotSection(own) {
     layer.append(svg("path", { class: `${name} mark`, d, "stroke-width": 1.5, ...(measured ? { style: `fill: var(--${name})` } : {}) }));
   };
   const draw = (layer, sx, sy, { left, w }) => {
-    for (const level of own.levels) layer.append(svg("path", { class: "bound stroke", d: `M${left} ${px(sy(level.y))}h${w}` }));
+    for (const level of own.levels.filter((one) => good(one.y))) layer.append(svg("path", { class: "bound stroke", d: `M${left} ${px(sy(level.y))}h${w}` }));
     for (const which of both) for (const line of lines) drawOne(layer, line, which, sx, sy);
   };
   const ratio = (point) => (good(point.predicted) && good(point.measured) ? `, ${number(Number((point.measured / point.predicted).toPrecision(3)))} of predicted` : "");
