@@ -77,6 +77,14 @@ def blocks_of(root: Path) -> list[Block]:
     return found
 
 
+def place(command: str) -> str:
+    """The machine that a command ran on."""
+    if not command.startswith("./dev cuda"):
+        return machine()
+    ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return f"{subprocess.run(ask, check=True, capture_output=True, text=True).stdout.splitlines()[0]}, {machine()}"
+
+
 def shown(command: str, said: str) -> str:
     """As it stands on a page: a benchmark's own title goes, text that is not Markdown is kept as it is."""
     lines = said.strip("\n").split("\n")
@@ -87,7 +95,7 @@ def shown(command: str, said: str) -> str:
         text = f"```\n{text}\n```"
     if text.startswith(f"`{command.split()[0]}"):
         return text + "\n"
-    return f"`{command}` on {datetime.date.today()}: {machine()}.\n\n{text}\n"
+    return f"`{command}` on {datetime.date.today()}: {place(command)}.\n\n{text}\n"
 
 
 def run(command: str, root: Path, program: str, data: str | None) -> str:
@@ -116,9 +124,29 @@ def replace(block: Block, texts: list[str]) -> None:
     block.page.write_text(BLOCK.sub(new, text), encoding="utf-8", newline="\n")
 
 
+def set_dates(fresh: list[Block], before: dict[str, object], root: Path) -> None:
+    """Of sections that were measured as a whole, from sources that did not change meanwhile. After each block: what follows may fail."""
+    done = {(block.page, block.machine, block.name) for block in fresh}
+    everything = blocks_of(root)
+    partly = {block.section for block in everything if (block.page, block.machine, block.name) not in done}
+    now = sources_of(root)
+    whole = {block.section for block in fresh} - partly
+    figures.set_measured({section for section in whole if now[section] == before[section]}, root)
+
+
+def sources_of(root: Path) -> dict[str, object]:
+    return {
+        section.name: section.now
+        for sections in figures.pages_of(root).values()
+        for section in sections
+        if section.marker
+    }
+
+
 def measure(blocks: list[Block], root: Path, words: argparse.Namespace) -> list[str]:
     """What failed or was left out. A block whose commands fail stays as it was."""
     left, fresh, end = [], [], time.monotonic() + 60 * words.minutes
+    before = sources_of(root)
     for block in blocks:
         if block.needs_data and not words.data:
             left.append(f"{block.name}: left out, it needs --data")
@@ -131,11 +159,8 @@ def measure(blocks: list[Block], root: Path, words: argparse.Namespace) -> list[
                 left.append(str(error))
                 continue
             replace(block, texts)
-            fresh.append((block.machine, block.commands))
-    # A section has one date: it is measured today if all of it was.
-    everything = blocks_of(root)
-    partly = {block.section for block in everything if (block.machine, block.commands) not in fresh}
-    figures.set_measured({block.section for block in everything} - partly, root)
+            fresh.append(block)
+            set_dates(fresh, before, root)
     return left
 
 

@@ -8,6 +8,7 @@ per plan: CPU seconds to plan and to walk through all actions, and the cost coun
 """
 
 import argparse
+import datetime
 import importlib
 import importlib.metadata
 import json
@@ -261,7 +262,7 @@ def main():
     out = Output(words.save)
     python = platform.python_version()
     out.put("# Results: the planner\n")
-    out.put(f"`./dev bench plan`: {machine()}, Python {python}.\n")
+    out.put(f"`./dev bench plan` on {datetime.date.today()}: {machine()}, Python {python}.\n")
     out.put(HEAD)
     with subprocess.Popen([BENCH], stdout=subprocess.PIPE, text=True) as bench:
         for line in bench.stdout:

@@ -131,7 +131,7 @@ def main() -> None:
     folder = Path(words.out)
     folder.mkdir(parents=True, exist_ok=True)
     base = words.epochs or calibrated(words.jobs, words)
-    print(f"{base} epochs", flush=True)
+    print(f"{base} epochs", file=sys.stderr, flush=True)
     began = time.time()
     running = [job.start(words, ["--epochs", str(job.epochs(base))], None) for job in words.jobs]
     late = False

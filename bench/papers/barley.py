@@ -84,7 +84,8 @@ def panels(found: dict[str, Any]) -> list[Panel]:
                 textcoords="offset points",
                 fontsize=6.5,
             )
-        axes.set(xlabel="peak of a training step, MiB", ylabel="accuracy, %", xlim=(400, 1300), ylim=(90.5, 95))
+        axes.set(xlabel="peak of a training step, MiB", ylabel="accuracy, %")
+        axes.margins(0.2)
         axes.text(
             0.02,
             0.02,

@@ -48,7 +48,9 @@ def measure(quick: bool) -> dict[str, Any]:
 
 def _most(points: list[dict[str, Any]]) -> dict[str, float]:
     """Of each strategy, in times of what plain backpropagation fits."""
-    most = {point["strategy"]: point["most"] or ENDLESS for point in points if not point["sync"]}
+    most = {
+        point["strategy"]: ENDLESS if point["most"] is None else point["most"] for point in points if not point["sync"]
+    }
     return {strategy: value / most["store_all"] for strategy, value in most.items()}
 
 

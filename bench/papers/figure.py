@@ -59,6 +59,7 @@ def lines(axes: Axes, series: dict[str, list[tuple[float, float]]]) -> None:
     shown = [place for i, place in enumerate(places) if i == 0 or place > 1.1 * places[i - 1]]
     axes.set_xticks(shown, [f"{place:.3g}" if place < 1000 else f"{place:.0f}" for place in shown])
     axes.minorticks_off()
+    assert len(series) <= len(STYLES), list(series)
     for (label, points), style in zip(series.items(), STYLES):
         if points:
             axes.plot(*zip(*sorted(points)), label=label, markersize=4, linewidth=1.2, **style)

@@ -48,7 +48,7 @@ def panels(found: dict[str, Any]) -> list[Panel]:
         lines(axes, series)
         axes.plot(*PUBLISHED, "k*", markersize=9, label="the paper's headline")
         axes.axhline(1, color="black", linewidth=0.6)
-        axes.set(xlabel="memory, % of keeping everything", ylabel="time, of keeping everything")
+        axes.set(xlabel="memory, % of all tapes", ylabel="time, of keeping everything")
 
     def length(axes: Axes) -> None:
         series = defaultdict(list)

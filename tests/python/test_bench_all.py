@@ -112,11 +112,26 @@ def test_pages_name_benchmarks_that_there_are():
                 assert words[:2] == ["ebb", "bench"], command
 
 
-def test_every_table_of_the_results_is_what_a_command_printed():
+def test_every_table_of_the_results_names_its_command():
     for page in figures.pages_of(ROOT):
-        rest = bench.BLOCK.sub("", page.read_text(encoding="utf-8"))
+        text = page.read_text(encoding="utf-8")
+        rest = bench.BLOCK.sub("", text)
         table = re.search(r"^\|[ :|-]+\|$", rest, re.M)
         assert not table, f"{page.name}: a table in no block: {rest[: table.end()].splitlines()[-2]}"
+        for _, commands, said in bench.BLOCK.findall(text):
+            head = said.partition("\n|")[0].lower()
+            assert re.search(r"` on \d{4}-\d\d-\d\d: |condensed by hand", head), f"{page.name}: {commands}"
+
+
+def test_a_section_whose_sources_change_meanwhile_is_not_dated(page, monkeypatch):
+    def run(command, root, program, data):
+        (root / "ebb/plan.cpp").write_text("int plan(int);\n")
+        return bench.shown(command, "| a |")
+
+    monkeypatch.setattr(bench, "run", run)
+    _, text = measured(page, "ebb plan")
+    assert "| a |" in text
+    assert "2026-11-15 ebb:00000000" in text
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs/pictures").glob("paper-*.svg")), ids=lambda path: path.stem)
