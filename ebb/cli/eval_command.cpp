@@ -24,7 +24,8 @@ constexpr const char* kEvalFooter = R"(
 RUN is the folder of ebb train --out, or its model.safetensors. With nothing
 else given the answer is that of the test at the end of training: bit for bit
 if that was on the CPU, to rounding if it was on a GPU.
-Apart from the batch itself, memory does not depend on the length of the sequences.
+Apart from the batch itself, memory does not depend on the length of
+sequences.
 
 Exit codes: 0 done, 2 bad usage or data, 4 a file fails, 130 stopped.
 

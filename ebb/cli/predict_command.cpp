@@ -26,9 +26,9 @@ has one input, also [N,T]. Its numbers are what the net reads, as its task
 prepared them for training; for a net on spikes they are 0 and 1. Input is read
 and output written piece by piece: memory depends neither on T nor on N.
 
-Outputs are [N,T,O] if the task has a target at every step, otherwise [N,O], those
-of the last step; for a single sequence, the same without N. For classes they
-are the logits.
+Outputs are [N,T,O] if the task has a target at every step, otherwise [N,O],
+those of the last step; for a single sequence, the same without N. For classes
+they are the logits.
 
 Exit codes: 0 done, 2 bad usage or data, 4 a file fails, 130 stopped.
 

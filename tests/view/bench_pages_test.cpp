@@ -168,13 +168,14 @@ TEST(BenchPages, RefuseWhatIsNoBench) {
                                         "of ebb bench: \"async\", \"gruslys\" and \"double\""));
   bench = Json::parse(kGruslysBench);
   bench.erase("series");
-  EXPECT_THAT(refused(bench), HasSubstr("bench.json: this JSON is not as ebb writes it: "));
+  EXPECT_THAT(refused(bench),
+              HasSubstr("bench.json: this JSON was not written by ebb, or has been changed: "));
   bench = Json::parse(kAsyncBench);
   bench["chain"] = 5;
   EXPECT_THAT(refused(bench), HasSubstr("chain"));
   bench = Json::parse(kDoubleBench);
   bench["arrangements"][0]["series"]["longest"][0]["fits"] = "no";
-  EXPECT_THAT(refused(bench), HasSubstr("not as ebb writes it"));
+  EXPECT_THAT(refused(bench), HasSubstr("was not written by ebb"));
 }
 
 }  // namespace
