@@ -42,7 +42,7 @@ class Block:
 
     page: Path
     section: str  # the one with the date and sources of this block, as figures.py names it
-    machine: str | None  # the architecture that it is of
+    architecture: str | None  # none: of any
     commands: list[str]
     is_stale: bool
 
@@ -116,7 +116,7 @@ def replace(block: Block, texts: list[str]) -> None:
     commands = "\n".join(block.commands)
 
     def new(found: re.Match[str]) -> str:
-        if (found[1], found[2]) != (block.machine, commands):
+        if (found[1], found[2]) != (block.architecture, commands):
             return found[0]
         return found[0].partition("-->\n")[0] + "-->\n" + "\n".join(texts) + "<!-- end of output -->\n"
 
@@ -126,9 +126,9 @@ def replace(block: Block, texts: list[str]) -> None:
 
 def set_dates(fresh: list[Block], before: dict[str, object], root: Path) -> None:
     """Of sections that were measured as a whole, from sources that did not change meanwhile. After each block: what follows may fail."""
-    done = {(block.page, block.machine, block.name) for block in fresh}
+    done = {(block.page, block.architecture, block.name) for block in fresh}
     everything = blocks_of(root)
-    partly = {block.section for block in everything if (block.page, block.machine, block.name) not in done}
+    partly = {block.section for block in everything if (block.page, block.architecture, block.name) not in done}
     now = sources_of(root)
     whole = {block.section for block in fresh} - partly
     figures.set_measured({section for section in whole if now[section] == before[section]}, root)
@@ -165,7 +165,8 @@ def measure(blocks: list[Block], root: Path, words: argparse.Namespace) -> list[
 
 
 def asked_for() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev bench all", description=SUMMARY)
+    prog = "./dev cuda results" if "--gpu" in sys.argv else "./dev bench all"
+    parser = argparse.ArgumentParser(prog=prog, description=SUMMARY)
     parser.add_argument("--list", action="store_true", help="show what would be measured, and measure nothing")
     parser.add_argument("--stale", action="store_true", help="only what has sources that changed since it was measured")
     parser.add_argument(
@@ -175,7 +176,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="begin no further measurement after that long"
     )
-    parser.add_argument("--gpu", action="store_true", help="what needs a GPU instead of what needs none")
+    parser.add_argument("--gpu", action="store_true", help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.data:
         words.data = os.path.abspath(words.data)
@@ -189,7 +190,7 @@ def main() -> None:
         block
         for block in blocks_of(figures.ROOT)
         if block.needs_gpu == words.gpu
-        and block.machine in (None, platform.machine())
+        and block.architecture in (None, platform.machine())
         and (block.is_stale or not words.stale)
         and any(text in f"{block.section} {block.name}" for text in words.only)
     ]

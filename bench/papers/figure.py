@@ -72,7 +72,7 @@ def sources_of(name: str) -> str:
 
 
 def draw(panels: list[Panel], caption: str, sources: str, path: Path) -> None:
-    matplotlib.rcParams.update({"font.size": 9, "svg.fonttype": "path", "svg.hashsalt": path.stem})
+    matplotlib.rcParams.update({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": path.stem})
     figure, places = pyplot.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.6), layout="constrained")
     for axes, (title, fill) in zip(places, panels):
         fill(axes)
