@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/plan/platform.h"
 #include "python/core/topics.h"
 
 namespace nb = nanobind;
@@ -65,6 +66,7 @@ void bind_words(nb::module_& module) {
     const auto keys = planned_tier_keys();
     return std::vector<std::string>(keys.begin(), keys.end());
   });
+  module.def("check_tier_name", &check_tier_name, "what"_a, "name"_a);
   module.def("state_of_all", &state_of_all, "what"_a, "chain"_a);
 }
 

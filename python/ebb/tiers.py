@@ -100,6 +100,7 @@ def slow_tiers(tiers: Tier | Iterable[Tier] | None) -> Sequence[_core.SlowTier]:
 
 
 def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or not name or name in ("work", "fast"):
-        raise Error(f"a tier's name is {name!r}; it must be a word other than 'work' and 'fast'")
+    if not isinstance(name, str):
+        raise Error(f"a tier's name is {name!r}; it is a word")
+    _core.check_tier_name("a tier", name)
     return name

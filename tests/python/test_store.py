@@ -193,6 +193,8 @@ def test_tiers_as_callers_say_them(tmp_path):
         (lambda: ebb.memory_tier(1.5), "1.5"),
         (lambda: ebb.memory_tier(True), "True"),
         (lambda: ebb.memory_tier(1, name="fast"), "fast"),
+        (lambda: ebb.memory_tier(1, name="my disk"), "a tier is named 'my disk'; a name begins with a letter"),
+        (lambda: ebb.memory_tier(1, name=7), "7; it is a word"),
         (lambda: ebb.file_tier(tmp_path / "nowhere", 1), "nowhere"),
         (lambda: ebb.file_tier(tmp_path, 1, engine="steam"), "steam"),
         (lambda: slow_tiers([disk, disk]), "two are called"),
